@@ -15,13 +15,10 @@ from rich.markup import escape
 from pipelines import training
 from pipelines.common.artifacts import (
     CHECKPOINTS,
-    EXPERIMENT,
     MANIFEST,
     METRICS,
-    atomic_file,
     hash_files,
     read_json,
-    write_json,
 )
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
@@ -31,10 +28,9 @@ from pipelines.distributions.statistics import save as save_statistics
 from pipelines.engines import LOCAL, Engine
 from pipelines.evaluation import evaluate as evaluation
 from pipelines.evaluation.gates import check_passed, other_evaluations
-from pipelines.experiment.config import Experiment, load_experiment
+from pipelines.experiment.config import Experiment
 from pipelines.experiment.ranked_tasks import check_comparable
 from pipelines.experiment.step_fingerprints import (
-    resolved,
     resumable_settings,
     settings_by_step,
 )
@@ -65,8 +61,8 @@ from pipelines.training.load import load_trained
 from pipelines.workflow.about_run import about_run, this_machine
 from pipelines.workflow.compare import compare_runs
 from pipelines.workflow.counting import count_split
-from pipelines.workflow.differences import differences
 from pipelines.workflow.item_checks import check_draws, check_train_labels, comparable
+from pipelines.workflow.kept_experiment import keep_experiment
 from pipelines.workflow.run import Build, Run
 from pipelines.workflow.small_export import with_export_weights
 from pipelines.workflow.source_stamps import source_stamps
@@ -201,11 +197,12 @@ class Steps:
         key = self.run.resume_key("train", resumable_settings(self.experiment), older)
         fitted = FittedFeatures.load(self.run.path("fit"))
         labels = self.run.manifest("ingest")["labels"]
+        data = training.TrainingData(self.run.path("ingest"), self.request, fitted, labels)
         progress = Progress(self.console)
         try:
             return training.train(
                 self.experiment,
-                training.TrainingData(self.run.path("ingest"), self.request, fitted, labels),
+                data,
                 training.OutputPaths(checkpoints, logs, key),
                 progress,
             )
@@ -356,19 +353,7 @@ class Steps:
     def _execute(self, step: str, build: Build, **options: Any) -> dict[str, Any]:
         """Runs a step; saves the experiment in the run folder if it changes the step."""
         manifest = self.run.execute(step, build, **options)
-        try:
-            kept = load_experiment(self.run.folder)
-        except PipelineError:  # missing, or written by an older version
-            kept = None
-        if kept is None or _decides(kept, step) != _decides(self.experiment, step):
-            if kept is not None:
-                changes = "; ".join(differences(resolved(kept), resolved(self.experiment)))
-                self.console.print(
-                    f"[bold]experiment[/bold]: updated in the run folder: {escape(changes)}",
-                    soft_wrap=True,
-                )
-            with atomic_file(self.run.folder / EXPERIMENT) as file:
-                write_json(file, resolved(self.experiment))
+        keep_experiment(self.run.folder, self.experiment, step, self.console)
         return manifest
 
     @property
@@ -394,8 +379,3 @@ class Steps:
     def request(self) -> str | None:
         """Column of the request id, None if each row is a request."""
         return self.run.manifest("ingest").get("request")
-
-
-def _decides(experiment: Experiment, step: str) -> tuple[int, dict[str, Any]]:
-    """The settings that determine a step's result."""
-    return experiment.seed, settings_by_step(experiment)[step]

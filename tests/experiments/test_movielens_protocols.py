@@ -12,6 +12,7 @@ import pytest
 
 from pipelines.experiment.config import load_experiment
 from pipelines.ingest.source import SOURCES
+from tests.support import registries
 
 DATA = os.environ.get("RECSYS_DATA")
 pytestmark = pytest.mark.skipif(not DATA, reason="RECSYS_DATA is not set: no real data to read")
@@ -19,8 +20,9 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 
 def _table(name: str) -> pa.Table:
-    data = load_experiment(EXPERIMENTS / f"{name}.toml").data
-    (table,) = SOURCES[data.source](f"{DATA}/movielens-1m", **data.options)
+    with registries.restored(EXPERIMENTS):
+        data = load_experiment(EXPERIMENTS / f"{name}.toml").data
+        (table,) = SOURCES[data.source](f"{DATA}/movielens-1m", **data.options)
     return table
 
 

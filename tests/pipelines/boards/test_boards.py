@@ -20,6 +20,7 @@ from pipelines.boards.result import verdict
 from pipelines.common.errors import PipelineError
 from pipelines.report.results import Evaluation
 from pipelines.training import check_model
+from tests.support import registries
 from tests.support.experiments import QUICK, write
 
 ROOT = Path(__file__).parents[3]
@@ -209,11 +210,12 @@ def test_boards_of_the_repository_are_right(name: str, monkeypatch: pytest.Monke
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("RECSYS_DATA", "data")
     loaded = load_board(name)
-    for model in loaded.board.models:
-        experiment = loaded.experiment(model, 7)
-        check_model(experiment)
-        assert experiment.seed == 7
-        assert math.isfinite(model.published_for(experiment.tasks[0].name) or 0.5)
+    with registries.restored(ROOT / "experiments"):
+        for model in loaded.board.models:
+            experiment = loaded.experiment(model, 7)
+            check_model(experiment)
+            assert experiment.seed == 7
+            assert math.isfinite(model.published_for(experiment.tasks[0].name) or 0.5)
 
 
 def test_models_may_have_some_of_the_tasks(tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ def test_equal_model_passes_parity(fitted, exported, requests):
 @pytest.mark.parametrize("value", [0.01, np.nan])
 def test_changed_weight_fails_parity(fitted, exported, requests, value):
     model = shop.linear_model(fitted)
-    bias = next(w for w in model.trainable_variables if w.path.endswith("bias"))
-    bias.assign(bias + value)
+    offsets = next(w for w in model.trainable_variables if w.path.endswith("offsets"))
+    offsets.assign(offsets + value)
     message = (
         r"does not score like the trained one, so nothing was exported: task 'click', row "
         r"\{'user': .*\}: 0\.\d{7} exported, (0\.\d{7}|nan) trained \(`export\.tolerance` = 1e-05\)"

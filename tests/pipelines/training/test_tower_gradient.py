@@ -134,7 +134,8 @@ def test_step_has_the_penalty_of_the_order() -> None:
     (expected,) = model.losses
     tower = TowerGradient(model.tower, tasks, lambda loss: loss, rows=4)
     labels = dict.fromkeys(logits, tf.fill((4, 2), np.nan))  # so the penalty is all of the loss
-    step = tf.function(lambda: tower(model.embedding(inputs), labels, {"click": 1, "buy": 1}, 1))
+    totals = {"click": 1, "buy": 1}
+    step = tf.function(lambda: tower(model.embedding(inputs), labels, totals, 1, tf.ones(2)))
     assert float(expected) > 0.01
     np.testing.assert_allclose(float(step().loss), float(expected), rtol=1e-5)
 

@@ -92,7 +92,8 @@ def test_attention_of_pairs_drops_weights_and_their_sum() -> None:
     schema = Schema(FEATURES, TASKS["one"])
     model = models.afm(schema, width=3, attention_dropout=0.3, dropout=0.2)
     (stream,) = model.tower.interaction.streams
-    assert stream.fields.pooling.attention.mechanism.dropout.rate == 0.3
+    (pairs,) = stream.fields
+    assert pairs.pooling.attention.mechanism.dropout.rate == 0.3
     assert [layer.rate for layer in stream.layers] == [0.2]
 
 
