@@ -64,7 +64,8 @@ batch_size = 60  # eight steps of one size, which are traced once
 
 [evaluation]
 ceiling = { click = "click_probability" }
-attention_rows = 0  # it and the next take half a minute of each run
+importance_rows = 0  # it and the next two take half a minute of each run
+attention_rows = 0
 relevance_rows = 0
 """
 

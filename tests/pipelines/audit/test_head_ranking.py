@@ -61,9 +61,10 @@ def highest(scores, count):
     return {place: sorted(head for at, head in kept if at == place) for place in first}
 
 
-@pytest.mark.parametrize("count", [6, 8, 10, 14])
-def test_relevance_is_the_slope_of_the_logits(model, table, fitted, count):
-    assert best_heads(model, table, fitted, count) == highest(slopes(model, table, fitted), count)
+def test_relevance_is_the_slope_of_the_logits(model, table, fitted):
+    expected = slopes(model, table, fitted)
+    for count in (6, 10):
+        assert best_heads(model, table, fitted, count) == highest(expected, count)
 
 
 def test_confidence_is_that_of_the_audit(model, table, fitted):
