@@ -11,6 +11,7 @@ from keras import ops
 
 from recsys_attn.checks import require_number, require_sizes, unknown_name
 from recsys_attn.layer import Layer
+from recsys_attn.masked_mean import mean_where
 from recsys_attn.models.building_blocks import TaskHeads
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -89,7 +90,7 @@ class AveragedHeads(Layer):
             target = ops.stop_gradient(ops.sigmoid(logits[task]))
             for own in each:
                 losses = ops.binary_crossentropy(target, own[task], from_logits=True)
-                self.add_loss(factor * _mean(losses, row_mask))
+                self.add_loss(factor * mean_where(losses, row_mask))
         return logits
 
     def get_config(self) -> Config:
@@ -99,9 +100,3 @@ class AveragedHeads(Layer):
             "sizes": list(self.sizes),
             "distillation": self.distillation,
         }
-
-
-def _mean(values: Tensor, mask: Tensor | None) -> Tensor:
-    """Returns the mean of the values where the mask is True; 0 if it is nowhere."""
-    weights = ops.ones_like(values) if mask is None else ops.cast(mask, values.dtype)
-    return ops.sum(values * weights) / ops.maximum(ops.sum(weights), 1)
