@@ -103,9 +103,9 @@ INTERACTION_CASES: dict[str, LayerCase] = {
     "progressive_experts": LayerCase(
         ProgressiveExperts, {"num_tasks": 2, "task_experts": 2, "expert_units": (5, 4)}
     ),
-    "adaptive_transfer": LayerCase(AdaptiveTransfer, {"num_tasks": 3, "units": (5, 4)}),
+    "adaptive_transfer": LayerCase(AdaptiveTransfer, {"num_tasks": 2, "units": (4,)}),
     "gated_towers": LayerCase(
-        GatedTowers, {"num_tasks": 2, "units": (5, 4), "condition_size": 6, "gate_units": 3}
+        GatedTowers, {"num_tasks": 2, "units": (4,), "condition_size": 6, "gate_units": 3}
     ),
     "task_embedding_experts": LayerCase(
         TaskEmbeddingExperts,
