@@ -68,16 +68,13 @@ class RowsOfTheBatch(KerasAdam):
 
 
 class _OwnAdam:
-    """A table and its moments."""
+    """A table and its moments; `_step` of a subclass takes a step for the ids of a batch."""
 
     def __init__(self, start: np.ndarray) -> None:
         self.table = tf.Variable(start)
         self.moments = [tf.Variable(tf.zeros_like(start)) for _ in range(2)]
         self.now = tf.Variable(0)
         self.step = tf.function(self._step, IDS, autograph=False)
-
-    def _step(self, ids: tf.Tensor) -> None:
-        raise NotImplementedError
 
     def finish(self) -> None:
         """Nothing is left to do."""

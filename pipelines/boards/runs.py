@@ -52,7 +52,7 @@ class _Planned(NamedTuple):
         return f"{self.model.name}, seed {self.seed}"
 
     def finish(self, steps: Sequence[str] = EVALUATED) -> None:
-        """Runs what is not done yet.
+        """Runs the unfinished steps.
 
         Raises:
             PipelineError: A step fails; the sentence names the run.

@@ -109,7 +109,7 @@ def check_gate(
 
 
 def of_task(task: Task, metrics: Sequence[str]) -> list[str]:
-    """The metrics that a task has: those of probabilities are missing where it has none."""
+    """The metrics of a task; a task without probabilities has fewer."""
     return [m for m in metrics if task.has_probabilities or m not in _OF_PROBABILITIES]
 
 

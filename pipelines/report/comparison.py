@@ -156,7 +156,7 @@ class TaskComparison:
         return self._first.segment_rows(self.task)
 
     def within(self, segment: str, ours: Side, theirs: Side) -> dict[str, Any]:
-        """The differences of AUC and logloss in a segment; None where it does not define them."""
+        """The differences of AUC and logloss in a segment; None where undefined."""
         if segment not in self._inside:
             return dict.fromkeys(_WITHIN)
         inside = self._inside[segment]

@@ -48,7 +48,7 @@ class Objective(NamedTuple):
 
     @property
     def higher_is_better(self) -> bool:
-        """The direction; a metric of the user's own is better where it is higher."""
+        """Whether larger values are better; custom metrics count as such."""
         return self.metric not in SMALLER_IS_BETTER
 
     def value(self, evaluation: Evaluation) -> float:

@@ -103,7 +103,7 @@ def causal() -> MultiHeadAttention:
 
 KINDS = (keras.layers.Layer, patterns.Pattern)
 TOGETHER = {"num_heads", "head_dim"}  # both or neither
-# What is right all the same: any integer is a seed of these, and 0 a token, a head or a field.
+# Valid values of these: any integer as a seed, and 0 as a token, a head or a field.
 FREE = {f"{name}-seed--1" for name in ("Blocks", "RandomBlocks", "bigbird")}
 FREE |= {"longformer-tokens-[0]", "Blocks-tokens-[0]", "InteractingLayer-kept_heads-[0]"}
 FREE |= {"ContextGate-context-[0]"}

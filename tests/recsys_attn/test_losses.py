@@ -209,8 +209,8 @@ def test_a_name_has_the_defaults_of_its_options() -> None:
         (lambda: CrossEntropy(1.0), "`smoothing` must be a finite number of at least 0 and below"),
         (lambda: Focal(-0.1), "`gamma` must be a finite number of at least 0"),
         (lambda: Jrc(0.0), "`alpha` must be a finite number above 0 and at most 1"),
-        (lambda: Ranking("focal"), "Unknown `name`. Valid names: "),  # type: ignore[arg-type]
-        (lambda: loss_options("focall"), "Did you mean 'focal'"),  # type: ignore[arg-type]
+        (lambda: Ranking("focal"), "Unknown `name`. Valid names: "),
+        (lambda: loss_options("focall"), "Did you mean 'focal'"),
     ],
 )
 def test_option_out_of_range_is_refused(make: Callable[[], object], message: str) -> None:
@@ -221,7 +221,7 @@ def test_option_out_of_range_is_refused(make: Callable[[], object], message: str
 def test_every_loss_name_has_a_loss() -> None:
     assert set(LOSSES) == set(get_args(LossName))
     with pytest.raises(ValueError, match=r"Task 'click': unknown `loss`"):
-        Task("click", loss="sofmax")  # type: ignore[arg-type]
+        Task("click", loss="sofmax")
 
 
 @pytest.mark.parametrize("name", RANKING)

@@ -61,9 +61,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def printed(place: Path) -> str:
-    console = Console(file=io.StringIO(), width=200)
-    remake(_board(place), None, 2, place / "runs", console)
-    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+    text = io.StringIO()
+    remake(_board(place), None, 2, place / "runs", Console(file=text, width=200))
+    return text.getvalue()
 
 
 def _lines(place: Path) -> dict[str, Any]:

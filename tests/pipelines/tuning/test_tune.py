@@ -68,7 +68,8 @@ def _trials(place: Path) -> list[dict[str, Any]]:
 def found(place: Path) -> tuple[list[dict[str, Any]], str]:
     """The trials and the printed text of a search of two trials, in two parts."""
     pytest.importorskip("optuna", reason="Optuna is an extra")
-    runs, console = place / "runs", _quiet()
+    runs, text = place / "runs", io.StringIO()
+    console = Console(file=text, width=200)
     tune(load_search(_file(place)), runs, console)
     before = _trials(place)
     made = {path: path.stat().st_mtime_ns for path in runs.glob("trial-*/model/manifest.json")}
@@ -81,7 +82,7 @@ def found(place: Path) -> tuple[list[dict[str, Any]], str]:
     rows.write_bytes(kept)
     assert {path: path.stat().st_mtime_ns for path in made} == made
     assert _trials(place)[:1] == before
-    return _trials(place), console.file.getvalue()  # type: ignore[attr-defined]
+    return _trials(place), text.getvalue()
 
 
 def test_trials_are_measured_on_validation_rows(place: Path, found: Any) -> None:
