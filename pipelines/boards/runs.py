@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from pipelines.boards.board import BoardModel, LoadedBoard
+from pipelines.boards.shown import check_shown
 from pipelines.common.errors import PipelineError
 from pipelines.engines import LOCAL, Engine
 from pipelines.experiment.config import Experiment
@@ -97,6 +98,8 @@ def run_board(
     """
     chosen = [model for model in loaded.board.models if model.name in names]
     # All files are checked before the first hour of training.
+    for model in chosen:
+        check_shown(loaded, model)
     first = {model.name: loaded.experiment(model).seed for model in chosen}
     planned, data = [], dict[int, Path]()
     for place, model in ((place, model) for place in range(seeds) for model in chosen):

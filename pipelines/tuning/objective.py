@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 from pipelines.boards.board import SMALLER_IS_BETTER
 from pipelines.boards.runs import value_of
+from pipelines.boards.shown import metrics_of
 from pipelines.common.errors import PipelineError, check_known
 from pipelines.experiment.config import Experiment
-from pipelines.experiment.gate_options import WHOLE, of_task
 from pipelines.report.results import Evaluation
 from pipelines.tuning.search import LoadedSearch
-from recsys_attn.schema import Task
 
 SPLIT = "valid"
 
@@ -41,7 +40,7 @@ class Objective(NamedTuple):
             check_known("task", [] if search.task is None else [search.task], known)
             for task in experiment.tasks:
                 if search.task in (None, task.name):
-                    check_known("metric", [search.metric], _metrics(experiment, task))
+                    check_known("metric", [search.metric], metrics_of(experiment, task))
         except ValueError as error:
             raise PipelineError(f"{loaded.path}: {error}") from None
         return cls(search.metric, tuple(known) if search.task is None else (search.task,))
@@ -68,14 +67,3 @@ def on_validation(experiment: Experiment) -> Experiment:
         update={"split": SPLIT, "gates": (), "segments": (), "slices": False}
     )
     return experiment.model_copy(update={"evaluation": options})
-
-
-def _metrics(experiment: Experiment, task: Task) -> list[str]:
-    """The metrics of a task that have a better and a worse."""
-    options, has_requests = experiment.evaluation, experiment.data.has_requests
-    missing = {"calibration"}  # best at 1
-    if not has_requests:
-        missing |= {name for name in options.further_metrics if "@" in name}
-    if not has_requests and options.group is None:
-        missing.add("gauc")
-    return [m for m in of_task(task, [*WHOLE, *options.further_metrics]) if m not in missing]

@@ -18,6 +18,7 @@ from pipelines.boards.board import FOLDER, Board, BoardModel, LoadedBoard, load_
 from pipelines.boards.influences import Influences
 from pipelines.boards.remake import chosen, remake
 from pipelines.boards.result import verdict
+from pipelines.boards.shown import check_shown
 from pipelines.common.errors import PipelineError
 from pipelines.report.results import Evaluation
 from pipelines.training import check_model
@@ -179,8 +180,9 @@ def test_a_verdict_follows_the_tolerance(
         ('reference = "small"', 'reference = "smal"', "`reference` names 'smal'.*mean 'small'"),
         ("title", "titel", "`title`: Field required"),
         ('"training.epochs" = 1 }', '"training.epoch" = 1 }', "model 'small': .*training.epoch"),
-        ('tasks = ["click"]', 'tasks = ["clik"]', r"`tasks` names \['clik'\]"),
-        ('tasks = ["click"]', 'metric = "acu"', "`metric` names 'acu'"),
+        ('tasks = ["click"]', 'tasks = ["clik"]', r"model 'small': `tasks`.*clik.*click"),
+        ('tasks = ["click"]', 'tasks = ["click"]\nmetric = "acu"', "`metric`.*acu.*Did you mean"),
+        ('tasks = ["click"]', "", r"one number, and the board shows .* click, conversion.*by task"),
         ("[[models]]", "[[models", "two.toml is not TOML"),
     ],
 )
@@ -215,6 +217,7 @@ def test_boards_of_the_repository_are_right(name: str, monkeypatch: pytest.Monke
         for model in loaded.board.models:
             experiment = loaded.experiment(model, 7)
             check_model(experiment)
+            check_shown(loaded, model)
             assert experiment.seed == 7
             assert math.isfinite(model.published_for(experiment.tasks[0].name) or 0.5)
 
@@ -222,7 +225,11 @@ def test_boards_of_the_repository_are_right(name: str, monkeypatch: pytest.Monke
 def test_models_may_have_some_of_the_tasks(tmp_path: Path) -> None:
     """One of one task, and one whose reference is another one than the board's."""
     write(tmp_path, QUICK)
-    text = TEXT.replace('tasks = ["click"]\n', "").replace("published = { click = 0.99 }", "")
+    text = (
+        TEXT.replace('tasks = ["click"]\n', "")
+        .replace("published = 0.1\n", "")
+        .replace("published = { click = 0.99 }", "")
+    )
     text += """
 [[models]]
 name = "alone"
