@@ -19,7 +19,6 @@ from pydantic import TypeAdapter, ValidationError
 import recsys_attn
 from docs import experiment_keys, imports_picture
 from pipelines.cli.commands import main
-from pipelines.experiment.config import load_experiment
 from recsys_attn.attention import presets
 from serving.config.batching import BatchingParameters
 from serving.config.server_config import ServerConfig
@@ -116,11 +115,6 @@ def test_tables_have_every_command_and_preset() -> None:
         assert set(rows) == set(commands), page.name
     named = set(re.findall(r"[`\"](\w+)", Page(DOCS / "reference/attention.md").text))
     assert set(presets.PRESETS) - named == set()
-
-
-def test_every_experiment_is_valid() -> None:
-    for path in (ROOT / "experiments").glob("*.toml"):
-        assert load_experiment(path).name == path.stem
 
 
 def test_links_lead_somewhere() -> None:

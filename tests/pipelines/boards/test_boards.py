@@ -212,8 +212,8 @@ def test_unknown_names_are_suggested(place: Path, monkeypatch: pytest.MonkeyPatc
 def test_boards_of_the_repository_are_right(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("RECSYS_DATA", "data")
-    loaded = load_board(name)
     with registries.restored(ROOT / "experiments"):
+        loaded = load_board(name)
         for model in loaded.board.models:
             experiment = loaded.experiment(model, 7)
             check_model(experiment)

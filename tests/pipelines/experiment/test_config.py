@@ -13,6 +13,7 @@ from pipelines.ingest.data_options import SplitOptions, SplitPaths
 from recsys_attn import models
 from recsys_attn.id_transforms import Hash, Quantile, Vocabulary
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence
+from tests.support import registries
 from tests.support.experiments import load
 
 ROOT = Path(__file__).parents[3]
@@ -158,10 +159,12 @@ def test_a_rate_of_tables_needs_a_row_wise_optimizer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
 def test_saved_experiment_is_the_same(path: Path, tmp_path: Path) -> None:
-    experiment = load_experiment(path, {"training.epochs": 3, "training.warm_start": "runs/x"})
-    write_json(tmp_path / EXPERIMENT, resolved(experiment))
-    assert resolved(load_experiment(tmp_path)) == resolved(experiment)
-    assert load_experiment(tmp_path, {"training.epochs": 4}).training.epochs == 4
+    with registries.restored(ROOT / "experiments"):
+        experiment = load_experiment(path, {"training.epochs": 3, "training.warm_start": "runs/x"})
+        write_json(tmp_path / EXPERIMENT, resolved(experiment))
+        assert experiment.name == path.stem
+        assert resolved(load_experiment(tmp_path)) == resolved(experiment)
+        assert load_experiment(tmp_path, {"training.epochs": 4}).training.epochs == 4
 
 
 def test_a_folder_without_an_experiment_is_named(tmp_path: Path) -> None:
