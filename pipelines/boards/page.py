@@ -16,6 +16,8 @@ from pipelines.common.artifacts import atomic_file, write_json
 from pipelines.report.html import environment
 from pipelines.report.numbers import ABSENT, count, decimal
 
+_LEFT_OUT_FIRST = ("weights", "minutes", "seeds", "s.d.", "95 % interval")
+_LONGEST = 30
 _STYLES = {REPRODUCED: "green", BETTER: "green", WORSE: "red"}
 
 
@@ -39,13 +41,16 @@ def columns(lines: Sequence[Line]) -> dict[str, list[str]]:
 
 
 def print_board(console: Console, loaded: LoadedBoard, lines: Sequence[Line]) -> None:
-    """Prints the table."""
+    """Prints the table, on a narrow console without the columns of least use."""
     cells = columns(lines)
+    for name in _LEFT_OUT_FIRST:
+        if sum(map(_width, cells, cells.values())) > console.width:
+            cells.pop(name, None)
     title = f"{loaded.board.title}: {loaded.board.metric}"
     table = Table(title=escape(title), title_justify="left", box=None, padding=(0, 1, 0, 0))
     for name in cells:
-        left = name in ("model", "task", "verdict")
-        table.add_column(name, justify="left" if left else "right", overflow="fold")
+        is_text = name in ("model", "task", "verdict")
+        table.add_column(name, justify="left" if is_text else "right", no_wrap=not is_text)
     for place, line in enumerate(lines):
         style = _STYLES.get(line.verdict, "")
         texts = {name: escape(column[place]) for name, column in cells.items()}
@@ -53,6 +58,11 @@ def print_board(console: Console, loaded: LoadedBoard, lines: Sequence[Line]) ->
             texts["verdict"] = f"[{style}]{texts['verdict']}[/]"
         table.add_row(*texts.values())
     console.print(table)
+
+
+def _width(name: str, cells: Sequence[str]) -> int:
+    """Of a column that wraps nothing but a long verdict."""
+    return min(max(map(len, (name, *cells))), _LONGEST) + 1
 
 
 def write_board(
