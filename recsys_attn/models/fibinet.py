@@ -22,6 +22,7 @@ def fibinet(
     width: Count = 10,
     history_pooling: Literal["max", "mean"] = "mean",
     kind: Literal["all", "each", "interaction"] = "interaction",
+    shared: bool = False,
     reduction: Count = 3,
     mlp_units: Sizes = (400, 400, 400),
     activation: Activation = "relu",
@@ -32,8 +33,7 @@ def fibinet(
     """FiBiNET: an MLP over bilinear products of the fields, as they are and weighted by SENET.
 
     `logit = w_0 + sum_i w_i + w . mlp([bilinear(v), bilinear(senet(v))])`, with the equations of
-    `BilinearInteraction` and `SqueezeExcitation`; both bilinear parts have matrices of their own.
-    A missing field has no product.
+    `BilinearInteraction` and `SqueezeExcitation`. A missing field has no product.
 
     Source: Huang et al., "FiBiNET: Combining Feature Importance and Bilinear Feature Interaction
     for Click-Through Rate Prediction", RecSys 2019, arXiv 1905.09433.
@@ -44,6 +44,7 @@ def fibinet(
         history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
         kind: The matrices of the products: one for `"all"` pairs, one for `"each"` first field, or
             one for each `"interaction"` of two fields; fewer for few rows.
+        shared: Whether both bilinear parts have the same matrices, as in FuxiCTR; else each its own.
         reduction: SENET's hidden layer has the number of fields divided by it.
         mlp_units: Hidden units of the network, whose input has F (F - 1) numbers of each channel:
             with very many fields take another model.
@@ -73,10 +74,9 @@ def fibinet(
     """
     require_sizes("mlp_units", mlp_units)
     weighted = SqueezeExcitation(reduction=reduction)
-    streams = [
-        Stream(BilinearInteraction(kind)),
-        Stream([weighted, BilinearInteraction(kind)]),
-    ]
+    plain = BilinearInteraction(kind)
+    other = plain if shared else BilinearInteraction(kind)
+    streams = [Stream(plain), Stream([weighted, other])]
     layers = [Mlp(mlp_units, activation, dropout, norm)]
     common = history_pooling, embeddings_regularizer
     return ranker("fibinet", schema, width, streams, *common, linear=True, layers=layers)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from recsys_attn.schema import Schema
 
+_WAY_OUT = "The model aitm with `order_penalty` = 0 compares none"
+
 
 def require_several(model: str, schema: Schema) -> None:
     """Raises unless a schema has several tasks, in the order of what happens: click, cart, buy."""
@@ -28,12 +30,12 @@ def require_comparable(model: str, schema: Schema) -> None:
         if not task.has_probabilities:
             raise ValueError(
                 f"{model} compares probabilities, which `loss` = 'cross_entropy' teaches. Received "
-                f"for the task {task.name!r}: loss={task.loss!r}"
+                f"for the task {task.name!r}: loss={task.loss!r}. {_WAY_OUT}"
             )
     masks = {task.name: task.mask for task in schema.tasks}
     if len(set(masks.values())) > 1:
         raise ValueError(
             f"{model} compares the tasks of the same impressions: `mask` must be the same for all "
             "of them, and the label of a later task 0 where an earlier one did not happen. "
-            f"Received: {masks}"
+            f"Received: {masks}. {_WAY_OUT}"
         )
