@@ -14,7 +14,7 @@ HOURS := training quality long_histories pruning
 BENCHMARKS := $(filter-out $(HOURS:%=benchmarks/%.py),$(wildcard benchmarks/[a-z]*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test portable ray jax oracles quality protos lint check bench clean
+.PHONY: help demo docs test thorough portable ray jax oracles quality protos lint check bench clean
 
 help: ## Show the targets
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' \
@@ -28,6 +28,9 @@ test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data
 	KERAS_BACKEND=jax $(PYTEST) $(SHARED_CHECKS) -k 'not further and not future and (not test_composition or training_step)'
 	@! $(BIN)/python -c 'import torch' 2>/dev/null \
 	  || KERAS_BACKEND=torch $(PYTEST) $(SHARED_CHECKS) tests/recsys_attn/test_embeddings.py
+
+thorough: $(VENV)/.dev ## Run the tests that take long, beside those of `make test` (half an hour)
+	KERAS_BACKEND=tensorflow $(PYTEST) -m thorough
 
 docs: $(VENV)/.docs ## Build the documentation: build/docs/index.html
 	$(BIN)/python -m docs.imports_picture

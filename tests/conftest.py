@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 from pathlib import Path
@@ -13,6 +14,9 @@ from tests.support.backends import environment
 
 TESTS = Path(__file__).parent
 USER_ENVIRONMENT = TESTS / "support" / "user_environment"
+
+# Graphs are millions of objects, and looking for cycles in them as often as usual takes its time.
+gc.set_threshold(100_000, 50, 100)
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

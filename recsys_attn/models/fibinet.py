@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.blocks.squeeze_excitation import SqueezeExcitation
-from recsys_attn.checks import require_sizes
+from recsys_attn.checks import require_bool, require_sizes
 from recsys_attn.interactions.bilinear import BilinearInteraction
 from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
@@ -44,7 +44,7 @@ def fibinet(
         history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
         kind: The matrices of the products: one for `"all"` pairs, one for `"each"` first field, or
             one for each `"interaction"` of two fields; fewer for few rows.
-        shared: Whether both bilinear parts have the same matrices, as in FuxiCTR; else each its own.
+        shared: Whether both bilinear parts have the same matrices, as in FuxiCTR.
         reduction: SENET's hidden layer has the number of fields divided by it.
         mlp_units: Hidden units of the network, whose input has F (F - 1) numbers of each channel:
             with very many fields take another model.
@@ -72,6 +72,7 @@ def fibinet(
     >>> tuple(logits["click"].shape)
     (1, 3)
     """
+    require_bool("shared", shared)
     require_sizes("mlp_units", mlp_units)
     weighted = SqueezeExcitation(reduction=reduction)
     plain = BilinearInteraction(kind)

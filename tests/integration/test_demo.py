@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 
 from tests.integration.commands import hidden_or_half, start
 
 
+@pytest.mark.thorough
 def test_demo_leaves_a_report_and_equal_scores(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with start("demo", "--rows", "10000", "--run-dir", run) as process:

@@ -34,7 +34,9 @@ def _interrupt(
     assert errors == ("" if ending == signal.SIGKILL else INTERRUPTED)
 
 
-@pytest.mark.parametrize(("ending", "code"), [CTRL_C, KILL])
+@pytest.mark.parametrize(
+    ("ending", "code"), [CTRL_C, pytest.param(*KILL, marks=pytest.mark.thorough)]
+)
 def test_interrupted_training_keeps_finished_steps(
     tmp_path: Path, prepared: Path, ending: signal.Signals, code: int
 ) -> None:
@@ -55,7 +57,9 @@ def test_interrupted_training_keeps_finished_steps(
         assert hidden_or_half(run) == []
 
 
-@pytest.mark.parametrize(("ending", "code"), [TERM, KILL])
+@pytest.mark.parametrize(
+    ("ending", "code"), [pytest.param(*TERM, marks=pytest.mark.thorough), KILL]
+)
 def test_interrupted_ingest_keeps_the_last_data(
     tmp_path: Path, prepared: Path, ending: signal.Signals, code: int
 ) -> None:

@@ -118,6 +118,7 @@ def test_graph_serves_without_the_module(finished: Path) -> None:
         np.testing.assert_allclose(found, first[f"{task}_score"][0].as_py(), atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_changed_module_runs_its_steps_again(finished: Path) -> None:
     own = finished / "own_parts.py"
     assert _output("train", finished / "run").count("unchanged, skipped") == 1

@@ -22,6 +22,7 @@ from serving.server.server import create_server
 from tests.integration.commands import invoke
 from tests.serving.rank_messages import make_rank_request, read_rank_response
 from tests.support import shop
+from tests.support.experiments import NO_AUDIT
 from tests.support.exports import split_requests
 
 SETTINGS: dict[str, Any] = {
@@ -38,6 +39,7 @@ SETTINGS: dict[str, Any] = {
         "group": "segment",
         "ceiling": {"click": "truth"},
         "baselines": {"popularity": "popularity"},
+        **NO_AUDIT,
     },
 }
 

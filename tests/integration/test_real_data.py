@@ -26,6 +26,7 @@ from serving.config.server_config import ServerConfig
 from serving.server.server import create_server
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+OTHERS = ("frappe", "census-income", "movielens-1m")
 ROWS = 300
 BEGINNING = 50_000  # ratings or actions
 
@@ -34,7 +35,13 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("name", ["frappe", "census-income", "movielens-1m", "trivago"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.thorough) for name in OTHERS),
+        "trivago",
+    ],
+)
 def test_raw_rows_over_grpc_score_as_in_training(name: str, tmp_path: Path) -> None:
     overrides = {"data.path": str(BEGINNINGS[name](tmp_path))} if name in BEGINNINGS else {}
     experiment = load_experiment(EXPERIMENTS / f"{name}.toml", overrides)

@@ -40,6 +40,7 @@ def test_every_exported_layer_is_checked() -> None:
     assert layers - abstract - checked == set()
 
 
+@pytest.mark.thorough
 def test_export_gives_the_same_in_a_fresh_process(tmp_path: Path) -> None:
     """In every batch and length; random constants are saved and not drawn again.
 

@@ -56,6 +56,7 @@ def watched(model, units, change):
     return np.stack([logits[task][:, 0] for task in ("click", "buy")]).astype(float)
 
 
+@pytest.mark.thorough
 def test_a_weight_counts_by_what_its_change_does(model, units, attended):
     """The mean over heads of `(w * df/dw)^+` from differences of logits."""
     step, rng, seen = 1e-2, np.random.default_rng(0), 0

@@ -61,6 +61,7 @@ def highest(scores, count):
     return {place: sorted(head for at, head in kept if at == place) for place in first}
 
 
+@pytest.mark.thorough
 def test_relevance_is_the_slope_of_the_logits(model, table, fitted):
     expected = slopes(model, table, fitted)
     for count in (6, 10):

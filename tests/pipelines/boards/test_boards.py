@@ -222,6 +222,7 @@ def test_boards_of_the_repository_are_right(name: str, monkeypatch: pytest.Monke
             assert math.isfinite(model.published_for(experiment.tasks[0].name) or 0.5)
 
 
+@pytest.mark.thorough
 def test_models_may_have_some_of_the_tasks(tmp_path: Path) -> None:
     """One of one task, and one whose reference is another one than the board's."""
     write(tmp_path, QUICK)

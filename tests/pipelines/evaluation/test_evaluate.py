@@ -20,8 +20,8 @@ from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import attention_ranker
 from tests.support import shop
+from tests.support.experiments import NO_AUDIT
 
-NOTHING_MORE = {"importance_rows": 0, "attention_rows": 0, "relevance_rows": 0}
 EVALUATION = {
     "group": "segment",
     "at": (2, 5),
@@ -108,7 +108,7 @@ def test_metrics_are_those_of_the_predictions(run, table, tmp_path):
 
 
 def test_importance_and_relevance_can_be_left_out(run):
-    summary = run(**NOTHING_MORE)[1]
+    summary = run(**NO_AUDIT)[1]
     assert summary["attention"] is None
     for task in summary["tasks"].values():
         assert not {"importance", "relevance"} & set(task)

@@ -30,6 +30,7 @@ def fitted() -> FittedFeatures:
     return shop.fitted(SCHEMA)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["film", "keys"])  # before the blocks, and in them
 def test_the_exported_model_scores_like_the_trained_one(
     how: str, fitted: FittedFeatures, tmp_path: Path

@@ -15,7 +15,7 @@ from recsys_attn.schema import Schema
 from tests.support import shop
 from tests.support.exports import write_export
 
-STORED = [("float16", "int8"), ("int8", "float16")]
+STORED = [("float16", "int8"), pytest.param("int8", "float16", marks=pytest.mark.thorough)]
 
 
 NARROW = {"item": 3, "brand": 3, "interests": 2}  # of a table, projected to the model's width

@@ -68,7 +68,14 @@ def uniform(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[np.n
     return trained(folder, output, training__epochs=2, training__negatives={"count": 3})
 
 
-@pytest.mark.parametrize("by", ["popularity", "batch", "hard"])
+@pytest.mark.parametrize(
+    "by",
+    [
+        pytest.param("popularity", marks=pytest.mark.thorough),
+        pytest.param("batch", marks=pytest.mark.thorough),
+        "hard",
+    ],
+)
 def test_resumed_training_ends_with_the_same_weights(
     folder: Path, tmp_path: Path, uniform: list[np.ndarray], by: str
 ) -> None:

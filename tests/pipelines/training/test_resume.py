@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from pipelines.training.checkpoint import Checkpoints
 
@@ -43,6 +44,7 @@ def assert_equal(actual: Arrays, expected: Arrays) -> None:
         np.testing.assert_array_equal(actual[name], array, err_msg=name)
 
 
+@pytest.mark.thorough
 def test_killed_and_stopped_training_ends_in_the_same_state(prepared: Path, tmp_path: Path) -> None:
     assert run(prepared, tmp_path, kill=0.5).returncode == -9
     stopped = run(prepared, tmp_path, kill=-0.1)

@@ -53,6 +53,7 @@ def test_loss_of_a_mixed_label_is_the_mix_of_both_losses() -> None:
     assert mixed["buy"] is labels["buy"]
 
 
+@pytest.mark.thorough
 def test_loss_of_a_student_comes_near_the_entropy_of_its_teacher(
     trainer: Trainer, taught: Path
 ) -> None:

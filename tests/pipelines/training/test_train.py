@@ -197,6 +197,7 @@ def test_invalid_model_is_refused_before_any_work(
     assert ".." not in str(caught.value)
 
 
+@pytest.mark.thorough
 def test_training_reaches_the_context_of_an_encoder(trainer: Trainer) -> None:
     context = {"features": ["user_id"], "how": "keys"}
     options = {"name": "din", "width": 4, "mlp_units": [4], "encoder": "transformer"}

@@ -78,6 +78,7 @@ def test_two_workers_train_like_two_shards(grouped: Path, tmp_path: Path) -> Non
         assert_alike(tmp_path / "two" / f"weights-{worker}.npz", tmp_path / "one")
 
 
+@pytest.mark.thorough
 def test_two_devices_train_like_two_shards(grouped: Path, tmp_path: Path) -> None:
     """With one loss over candidates and one over requests, and learned weights of both."""
     (tmp_path / "one").mkdir()
@@ -95,6 +96,7 @@ def assert_alike(path: Path, alone: Path) -> None:
         np.testing.assert_allclose(weights[name], value, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_lost_worker_stops_training_which_resumes(grouped: Path, tmp_path: Path) -> None:
     ports = free_ports()
     first = start(grouped, tmp_path, 0, ports, training__epochs=50)

@@ -78,6 +78,7 @@ def test_scores_and_labels_are_those_of_the_trained_model(
     assert (audited["rows"], audited["requests"]) == (TABLE.num_rows, 40)
 
 
+@pytest.mark.thorough
 def test_importance_is_that_of_the_trained_model(
     audited: dict[str, Any], model: RankingModel, fitted: FittedFeatures
 ) -> None:

@@ -105,6 +105,7 @@ def heads_run(prepared: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathF
     return Path(shutil.copytree(finished / "run", tmp_path / "run"))
 
 
+@pytest.mark.thorough
 def test_run_without_gates_keeps_its_best_heads(heads_run: Path, tmp_path: Path) -> None:
     result = invoke("prune", heads_run, "--heads", "4", "--by", "confidence", "--epochs", "0")
     assert result.exit_code == 0, result.output
@@ -127,6 +128,7 @@ def test_run_without_gates_keeps_its_best_heads(heads_run: Path, tmp_path: Path)
     assert "train: unchanged, skipped" in again.output
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -145,6 +147,7 @@ def test_gates_say_themselves_what_is_kept(run: Path) -> None:
     assert "has gates (experts, fields), which say what is kept" in message
 
 
+@pytest.mark.thorough
 def test_pruned_run_is_a_run_like_any_other(run: Path, tmp_path: Path) -> None:
     smaller = tmp_path / "smaller"
     assert invoke("prune", run, "--run-dir", smaller, "--epochs", "1").exit_code == 0
@@ -166,6 +169,7 @@ def test_pruned_run_is_a_run_like_any_other(run: Path, tmp_path: Path) -> None:
     assert {feature["name"] for feature in features} == {"user_id", "item_id"}
 
 
+@pytest.mark.thorough
 def test_a_run_whose_gates_are_open_is_not_pruned(
     run: Path, tmp_path: Path, prepared: Path
 ) -> None:

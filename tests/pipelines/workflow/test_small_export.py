@@ -29,6 +29,7 @@ def _steps(folder: Path, run: Path, **options: Any) -> tuple[Steps, io.StringIO]
     return Steps.of(load(folder, **changed), run, console, force=False), output
 
 
+@pytest.mark.thorough
 def test_small_weights_are_measured_beside_the_trained_ones(run: Path, tmp_path: Path) -> None:
     steps, output = _steps(tmp_path, run, tables="int8", tower="int8")
     steps.export()

@@ -68,6 +68,7 @@ def test_none_is_blind_to_the_order(encoder: str) -> None:
     assert not changed_by_a_reversal(model(encoder, "none"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("positions", EVERY, ids=str)
 def test_missing_events_shift_no_position(positions: str) -> None:
     ranker = model("transformer", positions)
@@ -82,6 +83,7 @@ def test_missing_events_shift_no_position(positions: str) -> None:
             assert_close(score, expected[task])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("positions", EVERY, ids=str)
 def test_a_saved_model_keeps_its_positions(positions: str, tmp_path: Path) -> None:
     ranker = model("transformer", positions, encoder_layers=2)

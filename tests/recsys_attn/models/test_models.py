@@ -103,6 +103,7 @@ SMALL = {
         "field_gate": True,
     },
 }
+DIFFERENT = ("attention_ranker", "dien", "aitm", "eulernet", "finalnet")  # in their losses or terms
 ORDERED = ("aitm", "esmm")  # no purchase without a click
 
 
@@ -233,6 +234,7 @@ def set_policy() -> Iterator[Callable[[str], None]]:
     keras.config.set_dtype_policy(before)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_loaded_model_keeps_its_precision(
     name: str, tmp_path: Path, set_policy: Callable[[str], None]
@@ -287,7 +289,13 @@ def test_context_history_goes_with_padded_candidates(name: str) -> None:
     assert np.isfinite(history.history["loss"]).all()
 
 
-@pytest.mark.parametrize("name", sorted(SMALL))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in DIFFERENT else pytest.mark.thorough)
+        for name in sorted(SMALL)
+    ],
+)
 def test_learns(name: str) -> None:
     """A label that one item decides is fitted within a few steps."""
     model = models.get(name)(SCHEMA, **SMALL[name])

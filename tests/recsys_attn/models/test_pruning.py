@@ -66,6 +66,7 @@ def close_fields(model: RankingModel, *names: str) -> None:
     gate.gate.log_alpha.assign([-9.0 if name in names else 9.0 for name in gate.kept])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "seed"),
     [("destine", 1), *itertools.product(sorted(GATED.keys() - {"destine"}), [1, 3])],

@@ -17,6 +17,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
     return trained.on(OTHER, tmp_path_factory.mktemp("trained") / "weights.npz")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", trained.MAKERS)
 def test_both_give_the_same(name: str, other: dict[str, np.ndarray]) -> None:
     for key, array in trained.weights(name).items():

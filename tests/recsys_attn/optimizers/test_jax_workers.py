@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.support import jax_workers
 
 
+@pytest.mark.thorough
 def test_two_processes_share_each_batch(tmp_path: Path) -> None:
     """Losses, weights, random states and the optimizer's, of a model that drops out."""
     alone, *workers = jax_workers.in_processes(tmp_path)

@@ -53,6 +53,7 @@ def exact() -> np.ndarray:
     return losses(split, STARTS)[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("policy", "make"),
     [

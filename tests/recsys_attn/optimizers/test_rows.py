@@ -132,6 +132,7 @@ def test_a_compiled_step_takes_any_number_of_lookups() -> None:
     np.testing.assert_allclose(numpy(variable), eager, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.thorough
 @tensorflow_only
 def test_a_step_in_xla_gives_the_same() -> None:
     weights = []
@@ -144,6 +145,7 @@ def test_a_step_in_xla_gives_the_same() -> None:
         assert_close(compiled, uncompiled)
 
 
+@pytest.mark.thorough
 @tensorflow_only
 @pytest.mark.parametrize(
     "make",

@@ -72,6 +72,7 @@ def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return Saved(request.param, folder, trained, config, weights, state, expected)
 
 
+@pytest.mark.thorough
 def test_a_loaded_model_goes_on(saved: Saved) -> None:
     revived = keras.models.load_model(saved.folder / "model.keras")
     assert revived.optimizer.get_config() == saved.optimizer_config

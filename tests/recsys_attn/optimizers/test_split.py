@@ -127,6 +127,7 @@ def test_averages_of_the_rest_replace_it_in_the_end() -> None:
     assert all(np.any(a != b) for a, b in zip(*(w[1:] for w in weights.values()), strict=True))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "make",
     [

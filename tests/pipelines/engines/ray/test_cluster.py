@@ -26,6 +26,7 @@ print(signal.getsignal(signal.SIGTERM) is handler, "tensorflow" in sys.modules)
 """
 
 
+@pytest.mark.thorough
 def test_a_process_connects_twice_and_keeps_its_signals(cluster: str) -> None:
     found = subprocess.run(
         [sys.executable, "-W", "error", "-c", CODE, cluster], capture_output=True, text=True

@@ -82,7 +82,9 @@ def test_features_are_fitted_to_the_same_bytes(
     assert done == split.footers.rows.tolist() * 2
 
 
-@pytest.mark.parametrize("request_column", ["request", None])
+@pytest.mark.parametrize(
+    "request_column", [pytest.param("request", marks=pytest.mark.thorough), None]
+)
 def test_rows_are_scored_to_the_same_bytes(
     engine: Engine, source: Path, run: Path, tmp_path: Path, request_column: str | None
 ) -> None:

@@ -40,6 +40,7 @@ def _weights(run: Path) -> bytes:
         return file.read("model.weights.h5")
 
 
+@pytest.mark.thorough
 def test_ray_workers_train_like_manual_workers(
     cluster: str, prepared: Path, tmp_path: Path
 ) -> None:
@@ -54,6 +55,7 @@ def test_ray_workers_train_like_manual_workers(
     assert os.listdir(runs[1] / "workers") == ["1"]
 
 
+@pytest.mark.thorough
 def test_worker_error_is_the_commands_error(cluster: str, tmp_path: Path) -> None:
     options = ("--engine", "ray", "--workers", "1", "--ray-address", cluster)
     error = error_of(invoke("train", tmp_path / "absent.toml", *options))
