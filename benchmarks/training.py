@@ -14,7 +14,7 @@ steps together.
 - The peers are FuxiCTR's layers in an eager PyTorch loop, DeepCTR-Torch's and torch-rechub's
   models (`benchmarks/peers/torch_loop.py` says what differs), as they are: float32, dense Adam.
 - The peak is that of the fastest product of two square matrices that TensorFlow, JAX or PyTorch
-  make here, and a row's work its matrix products (`flops` of `benchmarks/peers/settings.py`).
+  make here, and a row's work its matrix products (`flops` of `benchmarks/peers/operations.py`).
 - Where a framework's products in bfloat16 would take seconds each, as PyTorch's on a processor
   without such instructions, its peak and its contenders in bfloat16 are skipped; the table says so.
 - The AUC is that of the held-out rows after `--auc-steps` steps.
@@ -44,7 +44,7 @@ from benchmarks.peers import contenders, tables
 from benchmarks.peers.contender import best_auc
 from benchmarks.peers.data import TEST_ROWS, save
 from benchmarks.peers.environment import install, python_of
-from benchmarks.peers.settings import BATCHES, Settings
+from benchmarks.peers.settings import BATCHES, WITH_HISTORY, Settings
 from benchmarks.shared import command_line
 from benchmarks.shared.command_line import is_yes, one_of
 
@@ -60,7 +60,7 @@ def options() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     several = partial(command_line.several, parser)
-    several("--models", ",".join(BATCHES), one_of(BATCHES), "of autoint, autoint8, din, mmoe")
+    several("--models", ",".join(BATCHES), one_of(BATCHES), f"of {', '.join(BATCHES)}")
     several("--vocabulary", "10000,1000000,10000000", int, "rows of all tables together")
     several("--precision", "float32,mixed_bfloat16", str, "of ours and of FuxiCTR's layers")
     several("--ours", ",".join(contenders.ways_of_ours()), one_of(contenders.OURS), "ways of ours")
@@ -105,7 +105,7 @@ class Benchmark:
     def run(self) -> None:
         """Prints the tables, and writes the output as far as it is known."""
         for has_history in (False, True):
-            models = [m for m in self._options.models if (m == "din") == has_history]
+            models = [m for m in self._options.models if (m in WITH_HISTORY) == has_history]
             if models:
                 with TemporaryDirectory() as folder:
                     self._with_data(models, folder)

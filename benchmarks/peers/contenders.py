@@ -19,6 +19,11 @@ ROOT = Path(__file__).parents[2]
 OURS = {"tensorflow": "ours", "jax": "ours_on_jax", "parquet": "ours_from_parquet"}
 PEERS = {"FuxiCTR": "fuxictr", "DeepCTR-Torch": "deepctr_torch", "torch-rechub": "torch_rechub"}
 LOW = "mixed_bfloat16"
+LACKING = {  # what each peer cannot express; `torch_loop.py` says why
+    "autoint": ("DeepCTR-Torch", "torch-rechub"),
+    "dien": ("FuxiCTR",),
+    "ple": ("FuxiCTR",),
+}
 
 
 @dataclass(frozen=True)
@@ -116,8 +121,8 @@ def peers(model: str, python: Path | None, precisions: Sequence[str]) -> list[En
         return []
     found = []
     for name, module in PEERS.items():
-        if model == "autoint" and name != "FuxiCTR":
-            continue  # their heads have the width of the embedding together
+        if name in LACKING.get(model, ()):
+            continue
         low = [LOW] if name == "FuxiCTR" and LOW in precisions else []
         for precision in ["float32", *low]:
             found.append(Entry(name, module, str(python), options={"precision": precision}))

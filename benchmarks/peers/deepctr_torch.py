@@ -1,10 +1,12 @@
-"""AutoInt, DIN and MMOE of DeepCTR-Torch, as they are, without regularizers.
+"""Models of DeepCTR-Torch, as they are, without regularizers.
 
 All tables and layers begin with one standard deviation; with its default of 0.0001 the networks
 hardly begin to learn in the steps of a benchmark.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 
@@ -16,39 +18,66 @@ from benchmarks.peers.torch_loop import EagerLoop, pretend
 pretend("requests")  # with which it would look for a newer version
 
 from deepctr_torch.inputs import SparseFeat, VarLenSparseFeat  # noqa: E402
-from deepctr_torch.models import DIN, AutoInt  # noqa: E402
-from deepctr_torch.models.multitask import MMOE  # noqa: E402
+from deepctr_torch.models import DCN, DIEN, DIN, AutoInt, DeepFM  # noqa: E402
+from deepctr_torch.models.multitask import MMOE, PLE  # noqa: E402
 
 START = 0.05
 
 
 def make(settings: Settings) -> torch.nn.Module:
-    rows, common = settings.table_rows, {"l2_reg_embedding": 0.0, "init_std": START}
+    """The model of the settings."""
+    common = {"l2_reg_embedding": 0.0, "init_std": START}
     common["device"] = "cuda" if torch.cuda.is_available() else "cpu"
     if settings.has_history:
-        user, item = (SparseFeat(name, rows, sizes.HISTORY_WIDTH) for name in ("user", "item"))
-        past = SparseFeat("hist_item", rows, sizes.HISTORY_WIDTH, embedding_name="item")
-        seen = VarLenSparseFeat(past, sizes.HISTORY, length_name="length")
-        return DIN(
-            [user, item, seen],
-            ["item"],
-            dnn_hidden_units=sizes.MLP_UNITS,
-            att_hidden_size=sizes.ATTENTION_UNITS,
-            **common,
-        )
-    fields = [SparseFeat(f"c{i}", rows, sizes.WIDTH) for i in range(sizes.FIELDS)]
-    if settings.model == "mmoe":
-        return MMOE(
-            fields,
-            num_experts=sizes.EXPERTS,
-            expert_dnn_hidden_units=sizes.EXPERT_UNITS,
-            gate_dnn_hidden_units=(),
-            tower_dnn_hidden_units=sizes.TOWER_UNITS,
-            task_types=["binary"] * len(settings.tasks),
-            task_names=settings.tasks,
-            **common,
-        )
+        return _of_history(settings, common)
+    return _of_fields(settings, common)
+
+
+def _of_history(settings: Settings, common: dict[str, Any]) -> torch.nn.Module:
+    rows = settings.table_rows
+    user, item = (SparseFeat(name, rows, sizes.HISTORY_WIDTH) for name in ("user", "item"))
+    past = SparseFeat("hist_item", rows, sizes.HISTORY_WIDTH, embedding_name="item")
+    seen = VarLenSparseFeat(past, sizes.HISTORY, length_name="length")
+    common = {"dnn_hidden_units": sizes.MLP_UNITS, **common}
+    columns = [user, item, seen], ["item"]
+    if settings.model == "dien":
+        units = sizes.ATTENTION_UNITS
+        return DIEN(*columns, gru_type="AUGRU", att_hidden_units=units, **common)
+    return DIN(*columns, att_hidden_size=sizes.ATTENTION_UNITS, **common)
+
+
+def _of_fields(settings: Settings, common: dict[str, Any]) -> torch.nn.Module:
+    fields = [SparseFeat(f"c{i}", settings.table_rows, sizes.WIDTH) for i in range(sizes.FIELDS)]
+    if settings.model in sizes.WITH_TASKS:
+        return _of_tasks(settings, fields, common)
+    if settings.model == "deepfm":
+        return DeepFM(fields, fields, dnn_hidden_units=sizes.DEEP_UNITS, **common)
+    if settings.model == "dcnv2":
+        cross = {"cross_num": sizes.CROSS_LAYERS, "cross_parameterization": "matrix"}
+        return DCN([], fields, dnn_hidden_units=sizes.DEEP_UNITS, **cross, **common)
     return AutoInt([], fields, sizes.LAYERS, sizes.HEADS, dnn_hidden_units=(), **common)
+
+
+def _of_tasks(
+    settings: Settings, fields: list[SparseFeat], common: dict[str, Any]
+) -> torch.nn.Module:
+    common = {
+        "expert_dnn_hidden_units": sizes.EXPERT_UNITS,
+        "gate_dnn_hidden_units": (),
+        "tower_dnn_hidden_units": sizes.TOWER_UNITS,
+        "task_types": ["binary"] * len(settings.tasks),
+        "task_names": settings.tasks,
+        **common,
+    }
+    if settings.model == "mmoe":
+        return MMOE(fields, num_experts=sizes.EXPERTS, **common)
+    return PLE(
+        fields,
+        shared_expert_num=sizes.SHARED_EXPERTS,
+        specific_expert_num=sizes.TASK_EXPERTS,
+        num_levels=sizes.EXPERT_LAYERS,
+        **common,
+    )
 
 
 def inputs(ids: dict[str, torch.Tensor]) -> torch.Tensor:

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from benchmarks.peers import settings as sizes
 from benchmarks.peers.data import Batch
-from benchmarks.peers.settings import (
-    EXPERT_UNITS,
-    EXPERTS,
-    FIELDS,
-    HEAD_DIMS,
-    HEADS,
-    HISTORY,
-    HISTORY_WIDTH,
-    LAYERS,
-    MLP_UNITS,
-    TOWER_UNITS,
-    WIDTH,
-    Settings,
-)
+from benchmarks.peers.settings import FIELDS, HISTORY, Settings
 from recsys_attn import models
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import CANDIDATE_MASK, Categorical, Feature, Schema, Sequence, Task
@@ -44,24 +32,36 @@ def make_schema(settings: Settings) -> Schema:
 
 def make_model(settings: Settings, schema: Schema) -> RankingModel:
     """The model with these features."""
-    if settings.model in HEAD_DIMS:
-        head_dim = HEAD_DIMS[settings.model]
-        return models.autoint(
-            schema, width=WIDTH, num_layers=LAYERS, num_heads=HEADS, head_dim=head_dim
-        )
-    if settings.model == "mmoe":
-        return models.mmoe(
-            schema,
-            width=WIDTH,
-            num_experts=EXPERTS,
-            expert_units=EXPERT_UNITS,
-            tower_units=TOWER_UNITS,
-        )
-    sizes: Any = {"width": HISTORY_WIDTH, "mlp_units": MLP_UNITS}
-    if settings.model == "din_encoded":  # self-attention, and then the target's by dot products
-        encoder: Any = {"encoder": "transformer", "encoder_positions": "none"}  # as the peers'
-        return models.din(schema, **sizes, **encoder, target_attention="transformer")
-    return models.din(schema, **sizes)
+    make, options = _model(settings.model)
+    return make(schema, **options)
+
+
+def _model(name: str) -> tuple[Callable[..., RankingModel], dict[str, Any]]:
+    """Its function and its options."""
+    fields = {"width": sizes.WIDTH}
+    deep = {**fields, "mlp_units": sizes.DEEP_UNITS}
+    history = {"width": sizes.HISTORY_WIDTH, "mlp_units": sizes.MLP_UNITS}
+    experts = {**fields, "expert_units": sizes.EXPERT_UNITS, "tower_units": sizes.TOWER_UNITS}
+    heads = {**fields, "num_layers": sizes.LAYERS, "num_heads": sizes.HEADS}
+    # Self-attention, and then the target's by dot products; without positions, as the peers'.
+    encoder = {"encoder": "transformer", "encoder_positions": "none"}
+    counts = {
+        "num_layers": sizes.EXPERT_LAYERS,
+        "task_experts": sizes.TASK_EXPERTS,
+        "shared_experts": sizes.SHARED_EXPERTS,
+    }
+    cross = {"cross_layers": sizes.CROSS_LAYERS, "structure": "parallel"}
+    return {
+        "autoint": (models.autoint, {**heads, "head_dim": sizes.HEAD_DIMS["autoint"]}),
+        "autoint8": (models.autoint, {**heads, "head_dim": sizes.HEAD_DIMS["autoint8"]}),
+        "dcnv2": (models.dcn, {**deep, **cross}),
+        "deepfm": (models.deepfm, {**deep, "dropout": 0.0}),
+        "din": (models.din, history),
+        "din_encoded": (models.din, {**history, **encoder, "target_attention": "transformer"}),
+        "dien": (models.dien, {**history, "auxiliary_weight": 0}),
+        "mmoe": (models.mmoe, {**experts, "num_experts": sizes.EXPERTS}),
+        "ple": (models.ple, {**experts, **counts}),
+    }[name]
 
 
 def blocks_of(batch: Batch) -> dict[str, np.ndarray]:

@@ -1,26 +1,43 @@
-"""What the contenders of `benchmarks/training.py` train: sizes, settings and arithmetic."""
+"""What the contenders of `benchmarks/training.py` train: models, sizes and settings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 FIELDS, WIDTH = 39, 16
 LAYERS, HEADS = 2, 2
 HEAD_DIMS = {"autoint": 32, "autoint8": 8}
+CROSS_LAYERS, DEEP_UNITS = 3, (400, 400, 400)
 EXPERTS, EXPERT_UNITS, TOWER_UNITS = 8, (256, 128), (64,)
+EXPERT_LAYERS, TASK_EXPERTS, SHARED_EXPERTS = 2, 2, 2  # DeepCTR-Torch makes as many of both
 HISTORY, HISTORY_WIDTH = 100, 32
 ATTENTION_UNITS, MLP_UNITS = (80, 40), (200, 80)
 TASKS = ("click", "like", "buy")
 RESERVED = 2  # ids of padding and of unknown values
 
-BATCHES = {"autoint": 4096, "autoint8": 4096, "din": 1024, "mmoe": 4096}
+BATCHES = {
+    "autoint": 4096,
+    "autoint8": 4096,
+    "dcnv2": 4096,
+    "deepfm": 4096,
+    "din": 1024,
+    "dien": 1024,
+    "mmoe": 4096,
+    "ple": 4096,
+}
 TITLES = {
     "autoint": "AutoInt: 39 fields, width 16, 2 layers, 2 heads of 32",
     "autoint8": "AutoInt: 39 fields, width 16, 2 layers, 2 heads of 8",
+    "dcnv2": "DCN-V2: 39 fields, width 16, 3 full matrices beside 400-400-400",
+    "deepfm": "DeepFM: 39 fields, width 16, 400-400-400",
     "din": "DIN: history of 100, width 32, activation unit 80-40, then 200-80",
+    "dien": "DIEN: history of 100, width 32, AUGRU, no auxiliary loss, then 200-80",
     "mmoe": "MMoE: 39 fields, width 16, 8 experts of 256-128, 3 tasks of 64",
+    "ple": "PLE: 39 fields, width 16, 2 layers of 2 shared and 3 x 2 own experts of 256-128, "
+    "3 tasks of 64",
 }
+WITH_HISTORY = ("din", "din_encoded", "dien")
+WITH_TASKS = ("mmoe", "ple")
 
 
 @dataclass(frozen=True)
@@ -28,7 +45,7 @@ class Settings:
     """The settings of a contender, as JSON.
 
     Attributes:
-        model: `"autoint"`, `"autoint8"`, `"din"`, `"din_encoded"` or `"mmoe"`.
+        model: Of `BATCHES`; or `"din_encoded"`, in the benchmark of requests.
         vocabulary: Rows of all tables together.
         batch: Rows of a step.
         data: Folder of the arrays.
@@ -55,40 +72,13 @@ class Settings:
 
     @property
     def has_history(self) -> bool:
-        return self.model.startswith("din")
+        return self.model in WITH_HISTORY
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        return TASKS if self.model == "mmoe" else TASKS[:1]
+        return TASKS if self.model in WITH_TASKS else TASKS[:1]
 
     @property
     def table_rows(self) -> int:
         """Rows of one feature's table: a field's, or the users', or the items'."""
         return self.vocabulary // (2 if self.has_history else FIELDS)
-
-
-def flops(model: str) -> float:
-    """Operations of the matrix products of one row, forward and backward.
-
-    Backward are twice those of forward. DIN's activation unit is counted as factorised, the
-    least that is known; to build `[q, k, q - k, q * k]` takes four times as many in its first
-    layer.
-    """
-    if model in HEAD_DIMS:
-        width, forward = HEADS * HEAD_DIMS[model], 2.0 * FIELDS * HEADS * HEAD_DIMS[model]
-        for before in (WIDTH, *[width] * (LAYERS - 1)):
-            forward += 4 * _chain(before, width) * FIELDS + 2 * 2 * FIELDS**2 * width
-    elif model == "mmoe":
-        fields = FIELDS * WIDTH
-        forward = EXPERTS * _chain(fields, *EXPERT_UNITS)
-        gate = _chain(fields, EXPERTS) + _chain(EXPERTS, EXPERT_UNITS[-1])
-        forward += len(TASKS) * (gate + _chain(EXPERT_UNITS[-1], *TOWER_UNITS, 1))
-    else:
-        event = _chain(HISTORY_WIDTH, *ATTENTION_UNITS, 1) + 2 * HISTORY_WIDTH
-        forward = HISTORY * event + _chain(3 * HISTORY_WIDTH, *MLP_UNITS, 1)
-    return 3 * forward
-
-
-def _chain(*widths: int) -> float:
-    """Of the layers of a network."""
-    return 2.0 * sum(a * b for a, b in pairwise(widths))

@@ -9,7 +9,8 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.peers.contenders import PEERS
-from benchmarks.peers.settings import TITLES, flops
+from benchmarks.peers.operations import flops
+from benchmarks.peers.settings import TITLES
 
 Record = Mapping[str, Any]
 Key = tuple[str, str]  # contender and precision

@@ -15,12 +15,23 @@ from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.peers import contender, contenders, data, peak, tables
-from benchmarks.peers.settings import FIELDS, HISTORY, RESERVED, TASKS, Settings, flops
+from benchmarks.peers.operations import flops
+from benchmarks.peers.ours_model import blocks_of, inputs_of, make_model, make_schema
+from benchmarks.peers.settings import (
+    BATCHES,
+    FIELDS,
+    HISTORY,
+    RESERVED,
+    TASKS,
+    TITLES,
+    WITH_TASKS,
+    Settings,
+)
 
 UNKNOWN_PEAK = {"float32": 0.0, "bfloat16": 0.0}
 
 
-@pytest.mark.parametrize("model", ["autoint", "din", "mmoe"])
+@pytest.mark.parametrize("model", ["autoint", "din", "dien", "mmoe", "ple"])
 def test_data_is_fixed_by_its_seed_and_can_be_learned(tmp_path: Path, model: str) -> None:
     batches = []
     for folder, seed in (("a", 0), ("b", 0), ("c", 1)):
@@ -34,7 +45,7 @@ def test_data_is_fixed_by_its_seed_and_can_be_learned(tmp_path: Path, model: str
 
     batch = data.load(settings, "test")
     assert batch.candidate.shape == (1009, 1, 1 if settings.has_history else FIELDS)
-    assert batch.labels.shape == (1009, 1, len(TASKS) if model == "mmoe" else 1)
+    assert batch.labels.shape == (1009, 1, len(TASKS) if model in WITH_TASKS else 1)
     assert set(np.unique(batch.labels)) == {0.0, 1.0}
     blocks = [batch.candidate]
     if batch.context is not None:
@@ -100,6 +111,8 @@ def test_contenders_take_turns_and_a_failure_has_its_reason() -> None:
         "torch-rechub",
     ]
     assert contenders.peers("autoint", None, ["float32"]) == []
+    able = contenders.peers("dien", Path("python"), ["float32", contenders.LOW])
+    assert [entry.name for entry in able] == ["DeepCTR-Torch", "torch-rechub"]
     missing = contenders.Entry("none", "no_such_module")
     assert "no_such_module" in missing.run(Settings("din", 401, 53, ""))["error"]
 
@@ -123,6 +136,24 @@ def test_peak_skips_a_precision_that_is_too_slow(
     assert peak.peak(make, "bfloat16") == expected
 
 
+@pytest.mark.parametrize("model", [*BATCHES, "din_encoded"])
+def test_ours_gives_a_logit_for_each_task(model: str) -> None:
+    settings = Settings(model, 400, 5, "")
+    rows = np.arange(RESERVED, RESERVED + 5, dtype="int32")[:, None]
+    context = np.repeat(rows, 1 + HISTORY, axis=1) if settings.has_history else None
+    candidate = np.repeat(rows, 1 if settings.has_history else FIELDS, axis=1)[:, None]
+    batch = data.Batch(context, candidate, np.zeros((5, 1, len(settings.tasks)), "float32"))
+    logits = make_model(settings, make_schema(settings))(inputs_of(blocks_of(batch)))
+    shapes = {name: tuple(logit.shape) for name, logit in logits.items()}
+    assert shapes == dict.fromkeys(settings.tasks, (5, 1))
+
+
+@pytest.mark.parametrize("model", BATCHES)
+def test_every_model_has_a_title_and_operations(model: str) -> None:
+    assert TITLES[model]
+    assert flops(model) > 0
+
+
 def products(*shapes: tuple[int, int, int]) -> float:
     return float(sum(2 * a * b * c for a, b, c in shapes))
 
@@ -141,6 +172,26 @@ def test_operations_of_a_row() -> None:
     np.testing.assert_allclose(
         flops("din"), 3 * products(*unit, (1, 96, 200), (1, 200, 80), (1, 80, 1))
     )
+
+
+def test_operations_of_cross_networks_and_of_mixed_experts() -> None:
+    deep = [(1, 624, 400), (1, 400, 400), (1, 400, 400)]
+    cross = [(1, 624, 624)] * 3
+    np.testing.assert_allclose(flops("dcnv2"), 3 * products(*cross, *deep, (1, 1024, 1)))
+    np.testing.assert_allclose(flops("deepfm"), 3 * products(*deep, (1, 400, 1)))
+
+    first = 8 * [(1, 624, 256), (1, 256, 128)] + 3 * [(1, 624, 4), (1, 4, 128)]
+    shared = [(1, 624, 8), (1, 8, 128)]  # the last layer has no such gate
+    second = 8 * [(1, 128, 256), (1, 256, 128)] + 3 * [(1, 128, 4), (1, 4, 128)]
+    towers = 3 * [(1, 128, 64), (1, 64, 1)]
+    np.testing.assert_allclose(flops("ple"), 3 * products(*first, *shared, *second, *towers))
+
+
+def test_operations_of_recurrences() -> None:
+    gru = [(100, 32, 96), (100, 32, 96)]  # of the inputs, of the states
+    attention = [(1, 32, 32), (100, 32, 1)]
+    last = [(1, 96, 200), (1, 200, 80), (1, 80, 1)]
+    np.testing.assert_allclose(flops("dien"), 3 * products(*gru, *gru, *attention, *last))
 
 
 def record(contender: str, vocabulary: int, speed: float, **other: Any) -> dict[str, Any]:
