@@ -90,13 +90,17 @@ class AttentionalGru(Layer):
             present = ops.ones(ops.shape(inputs)[:2], "bool")
         recurrent = ops.cast(self.recurrent_kernel, projected.dtype)
         bias = ops.cast(self.bias, projected.dtype)
+        gates = self.bias.shape[0] // self.size
+        if self.kind != "aigru":  # its input is scaled first
+            projected = projected + bias
 
         def step(state: Tensor, event: tuple[Tensor, Tensor, Tensor]) -> Tensor:
             new, weight, there = event
-            new = (new * weight if self.kind == "aigru" else new) + bias
+            new = new * weight + bias if self.kind == "aigru" else new
             # Not `matmul`: XLA cannot compile the gradient of its form for three axes in a loop.
             old = ops.einsum("btu,ug->btg", state, recurrent)
-            new, old = (_gates(x, self.size) for x in (new, old))
+            # Not slices: the gradient of each is as large as all gates, that of a split one copy.
+            new, old = (ops.split(x, gates, axis=-1) for x in (new, old))
             reset = ops.sigmoid(new[0] + old[0])
             candidate = ops.tanh(new[1] + reset * old[1])
             share = weight
@@ -123,7 +127,3 @@ class AttentionalGru(Layer):
 
     def get_config(self) -> Config:
         return {**super().get_config(), "kind": self.kind, "units": self.units}
-
-
-def _gates(x: Tensor, size: int) -> list[Tensor]:
-    return [x[..., begin : begin + size] for begin in range(0, x.shape[-1], size)]
