@@ -170,8 +170,10 @@ class Streams(Layer):
     ) -> Tensor:
         outputs = []
         if self.linear:
-            total = sum(ops.sum(block[..., : self.linear], axis=-2) for block in blocks)
-            blocks = [block[..., self.linear :] for block in blocks]
+            # Not slices: the gradient of each is as large as the block, that of a split one copy.
+            parts = [ops.split(block, [self.linear], axis=-1) for block in blocks]
+            total = sum(ops.sum(weights, axis=-2) for weights, _ in parts)
+            blocks = [vectors for _, vectors in parts]
             for index, term in enumerate(self.terms):
                 value = term(blocks, present, row_mask=row_mask)
                 weight = 1.0 if self.term_weights is None else self.term_weights[index]
