@@ -102,6 +102,7 @@ EXAMPLES: Mapping[str, Any] = {
     "model.rank": 64,
     "model.first_context": ["user_id"],
     "model.second_context": ["item_id"],
+    "training.jit_compile": True,
     "training.batch_size": 256,
     "training.embeddings_l2": 10.0,
     "training.shards": 4,

@@ -85,10 +85,12 @@ class TrainingOptions(TomlTable):
             `"ndcg@10"` (the mean of all tasks), or `"click/ndcg@10"`. None: the mean over all tasks
             of AUC, or of NDCG@10 where a task's loss gives no probabilities.
         precision: `"mixed_bfloat16"` computes in bfloat16 and keeps float32 weights.
-        jit_compile: Compile the tower with XLA; on a CPU only DIN gains a little.
+        jit_compile: Compile the tower with XLA. None: as measured, see `micro_batch_size`.
         micro_batch_size: Candidates that the tower computes at a time, few enough to stay in a
             processor's cache; gradients are added up over the whole batch. 0: the whole batch at
-            once. None: 64, or more for a tower of many weights; with a GPU the whole batch.
+            once. None: 64, or more for a tower of many weights; with a GPU the whole batch. Where
+            this and `jit_compile` are left out and an epoch has 500,000 rows or more, the fastest
+            way is measured at the start, and remembered for the machine.
         shuffle_rows: Rows that are shuffled together, at least a row group; twice as many are in
             memory. Raise it for sorted data.
         embeddings_l2: L2 penalty of the embedding tables. With a row-wise optimizer, of the rows
@@ -140,7 +142,7 @@ class TrainingOptions(TomlTable):
     keep: Literal["best", "last"] = "best"
     monitor: str | None = None
     precision: Literal["float32", "mixed_bfloat16"] = "float32"
-    jit_compile: bool = False
+    jit_compile: bool | None = None
     micro_batch_size: int | None = Field(default=None, ge=0)
     shuffle_rows: int = Field(default=SHUFFLE_ROWS, ge=1)
     embeddings_l2: float | None = Field(default=None, ge=0)

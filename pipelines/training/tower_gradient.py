@@ -18,6 +18,7 @@ from recsys_attn.schema import CANDIDATE_MASK, Task
 
 Tensors = Mapping[str, tf.Tensor]
 
+SEED_STATE = "seed_generator_state"  # the name of the only state that is no statistic
 _SEEDS_APART = 7919
 
 
@@ -129,7 +130,7 @@ class TowerGradient:
         """The state with other seeds, so that each micro-batch drops out other units."""
         return [
             value + _SEEDS_APART * tf.stack([tf.cast(place, value.dtype), 0])
-            if variable.name == "seed_generator_state"
+            if variable.name == SEED_STATE
             else value
             for variable, value in zip(self._tower.non_trainable_variables, state, strict=True)
         ]

@@ -39,10 +39,11 @@ from pipelines.training.reporter import TrainingReporter
 from pipelines.training.state import Saver
 from pipelines.training.step import TrainStep
 from pipelines.training.task_weights import make_task_weights
-from pipelines.training.teacher import load_teacher
+from pipelines.training.teacher import Teacher, load_teacher
 from pipelines.training.trainer import Trainer
 from pipelines.training.validation import Validation
 from pipelines.training.warm_start import WarmStart
+from pipelines.training.way import Way, Ways
 from pipelines.training.workers import Workers, find_workers
 from recsys_attn.models import RankingModel
 
@@ -126,9 +127,13 @@ def train(
         with workers.strategy.scope():
             model, fitted, facts = _start(experiment, data, fitted)
             optimizer = make_optimizer(options, model.trainable_variables)
-            step, read = _step(experiment, data, fitted, model, optimizer)
+            teacher, read = _teacher(experiment, data, fitted)
         shards = options.shards or workers.replicas
         feeds = _feeds(experiment, data, read, workers, shards)
+        reporter = _reporter(experiment, feeds[0], output, progress)
+        with workers.strategy.scope():
+            way = _way(experiment, model, feeds[0], workers, reporter)
+            step = _step(options, model, optimizer, read, way, teacher)
         saver = Saver(
             checkpoints,
             output.key,
@@ -138,14 +143,6 @@ def train(
             shards,
             feeds[0].split.footers,
             step.task_weights.variables,
-        )
-        reporter = TrainingReporter(
-            progress,
-            _candidates(feeds[0], options),
-            options.epochs,
-            [task.name for task in model.schema.tasks],
-            experiment.monitor,
-            output.logs,
         )
         if options.warm_start is not None and saver.newest() is None:
             reporter.say(WarmStart(options.warm_start).start(saver, fitted))
@@ -174,32 +171,67 @@ def train(
     return TrainingResult(model, done.epochs, done.versions, calibration, facts, warnings)
 
 
-def _step(
+def _reporter(
+    experiment: Experiment, feed: Feed, output: OutputPaths, progress: Progress
+) -> TrainingReporter:
+    options = experiment.training
+    return TrainingReporter(
+        progress,
+        _candidates(feed, options),
+        options.epochs,
+        [task.name for task in experiment.tasks],
+        experiment.monitor,
+        output.logs,
+    )
+
+
+def _teacher(
+    experiment: Experiment, data: TrainingData, fitted: FittedFeatures
+) -> tuple[Teacher | None, FittedFeatures]:
+    """The teacher, and the features that are read for the model and its teacher."""
+    if experiment.training.teacher is None:
+        return None, fitted
+    teacher = load_teacher(experiment.training.teacher, data.fitted, experiment.tasks)
+    unread = teacher.unread(data.fitted, fitted.schema)
+    return teacher, data.fitted.with_tasks(experiment.tasks).without(unread)
+
+
+def _way(
     experiment: Experiment,
-    data: TrainingData,
-    fitted: FittedFeatures,
+    model: RankingModel,
+    feed: Feed,
+    workers: Workers,
+    reporter: TrainingReporter,
+) -> Way:
+    """The way to compute the tower: that of the options, or the fastest."""
+    options = experiment.training
+    rows = micro_batch_rows(options.micro_batch_size, model.tower)
+    usual = Way(rows, bool(options.jit_compile))
+    is_set = options.jit_compile is not None or options.micro_batch_size is not None
+    if is_set or workers.replicas > 1:
+        return usual
+    settings = [experiment.model.model_dump(mode="json"), options.precision]
+    return Ways(model, feed, settings).fastest(usual, reporter.say)
+
+
+def _step(
+    options: TrainingOptions,
     model: RankingModel,
     optimizer: keras.optimizers.Optimizer,
-) -> tuple[TrainStep, FittedFeatures]:
-    """The training step, and the features that are read for the model and its teacher."""
-    options = experiment.training
-    teacher, read = None, fitted
-    if options.teacher is not None:
-        teacher = load_teacher(options.teacher, data.fitted, experiment.tasks)
-        read = data.fitted.with_tasks(experiment.tasks).without(
-            teacher.unread(data.fitted, fitted.schema)
-        )
-    step = TrainStep(
+    read: FittedFeatures,
+    way: Way,
+    teacher: Teacher | None,
+) -> TrainStep:
+    return TrainStep(
         model,
         optimizer,
         Layout.of(read.schema),
-        options.jit_compile,
-        micro_batch_rows(options.micro_batch_size, model.tower),
+        way.compiled,
+        way.rows,
         options.id_dropout,
         teacher,
         make_task_weights(options, model),
     )
-    return step, read
 
 
 def _warnings(
