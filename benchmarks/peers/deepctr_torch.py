@@ -17,9 +17,9 @@ from benchmarks.peers.torch_loop import EagerLoop, pretend
 
 pretend("requests")  # with which it would look for a newer version
 
-from deepctr_torch.inputs import SparseFeat, VarLenSparseFeat  # noqa: E402
-from deepctr_torch.models import DCN, DIEN, DIN, AutoInt, DeepFM  # noqa: E402
-from deepctr_torch.models.multitask import MMOE, PLE  # noqa: E402
+from deepctr_torch.inputs import SparseFeat, VarLenSparseFeat
+from deepctr_torch.models import DCN, DIEN, DIN, AutoInt, DeepFM
+from deepctr_torch.models.multitask import MMOE, PLE
 
 START = 0.05
 

@@ -16,7 +16,7 @@ from benchmarks.peers.torch_loop import pretend
 pretend("fuxictr.preprocess", "fuxictr.preprocess.tokenizer")
 sys.modules["fuxictr.preprocess.tokenizer"].load_pretrain_emb = None
 
-from fuxictr.pytorch.layers import (  # noqa: E402
+from fuxictr.pytorch.layers import (
     CrossNetV2,
     DIN_Attention,
     FactorizationMachine,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from pipelines.common.artifacts import read_json, versions, write_json
+from pipelines.common.artifacts import atomic_file, read_json, versions, write_json
 from pipelines.common.machine import machine
 from pipelines.feed import Feed
 from pipelines.feed.tensors import block_tensors
@@ -69,8 +70,10 @@ class Ways:
         begin, seconds = time.perf_counter(), self._measured(usual)
         best = min(seconds, key=seconds.__getitem__)
         found = best if seconds[usual] > _GAIN * seconds[best] else usual
-        self._memory.parent.mkdir(parents=True, exist_ok=True)
-        write_json(self._memory, {**known, key: found._asdict()})
+        with contextlib.suppress(OSError):  # a home that is read-only: measured again next time
+            self._memory.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_file(self._memory) as part:
+                write_json(part, {**known, key: found._asdict()})
         each = "; ".join(f"{way}: {1000 * time_:.0f} ms" for way, time_ in seconds.items())
         took = time.perf_counter() - begin
         say(f"tower: {found}. Measured in {took:.0f} s, a batch takes with {each}")
