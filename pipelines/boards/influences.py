@@ -7,14 +7,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from statistics import mean
+from statistics import mean, stdev
 
 import numpy as np
 
 from pipelines.boards.runs import BoardRun
 from pipelines.common.errors import PipelineError
 from pipelines.metrics.influences import mean_of
-from pipelines.metrics.intervals import Difference, Influence, Interval, difference, interval_of
+from pipelines.metrics.intervals import Difference, Influence, Interval, Z, difference, interval_of
 from pipelines.report.comparison import TaskComparison
 from pipelines.report.sides import Side
 
@@ -59,6 +59,8 @@ class Influences:
     def difference(self, model: str, reference: str | None) -> list[float] | None:
         """What a model's mean is ahead of the reference, with the ends of its interval.
 
+        The interval holds for other test rows and, with several seeds, for other seeds.
+
         Raises:
             PipelineError: The test rows of both are not the same.
         """
@@ -75,15 +77,26 @@ class Influences:
                 )
         if not seeds:
             return None
+        parts = [difference(ours[seed], theirs[seed]) for seed in seeds]
+        of_seeds = _margin([part.value for part in parts])
         if self._same_rows(model):
             pair = [mean_of([of[seed] for seed in seeds]) for of in (ours, theirs)]
             found = difference(*pair)
-            return [found.value, found.low, found.high]
-        return _independent([difference(ours[seed], theirs[seed]) for seed in seeds])
+            margin = math.hypot((found.high - found.low) / 2, of_seeds)
+        else:  # differences of seeds hold the chance of their rows too
+            _, low, high = _independent(parts)
+            margin = max((high - low) / 2, of_seeds)
+        value = mean(part.value for part in parts)
+        return [value, value - margin, value + margin]
 
     def _same_rows(self, model: str) -> bool:
         """Whether all seeds have the same rows; else those of the seeds are independent."""
         return len(set(self.rows[model].values())) == 1
+
+
+def _margin(values: Sequence[float]) -> float:
+    """Half of the 95 % interval of a mean over seeds; 0 for one seed, which says nothing of it."""
+    return Z * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 def _independent(parts: Sequence[Interval | Difference]) -> list[float]:

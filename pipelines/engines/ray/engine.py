@@ -110,7 +110,10 @@ def _results(
             max_retries=_RETRIES,
             runtime_env=ENVIRONMENT,
         )
-        tables = iter(results.iter_batches(batch_size=None, batch_format="pyarrow"))
+        # Nothing is fetched ahead: a result is shown as it comes, not with the one after it.
+        tables = iter(
+            results.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0)
+        )
     with contextlib.closing(tables):
         for table in tables:
             for result in _objects(table):

@@ -144,6 +144,18 @@ def test_seeds_of_the_same_rows_are_not_independent_rows(same_rows: bool) -> Non
     assert twice.difference("a", None) is None
 
 
+@pytest.mark.parametrize("same_rows", [True, False])
+def test_a_difference_is_as_uncertain_as_its_seeds_differ(same_rows: bool) -> None:
+    rows = np.zeros(50)  # they say that nothing is uncertain
+    seeds = {1: 0.72, 2: 0.70, 3: 0.74}
+    found = Influences(
+        {"a": {s: (v, rows) for s, v in seeds.items()}, "b": dict.fromkeys(seeds, (0.6, rows))},
+        {name: {s: f"{s * (not same_rows)}" for s in seeds} for name in ("a", "b")},
+    ).difference("a", "b")
+    margin = 1.96 * 0.02 / 3**0.5
+    assert found == pytest.approx([0.12, 0.12 - margin, 0.12 + margin], rel=1e-4)
+
+
 def test_models_on_other_rows_have_no_difference() -> None:
     influence = (0.7, np.ones(3))
     apart = Influences({"a": {1: influence}, "b": {1: influence}}, {"a": {1: "x"}, "b": {1: "y"}})
