@@ -76,10 +76,19 @@ def explain(
         else:
             sentences.append(_sentence(problem, root, within))
     for (key, received), several in mismatches.items():
-        expected = " or ".join(dict.fromkeys(several))
+        expected = _one_of(several)
         near = _near(received.strip('"'), re.findall("'([^']+)'", expected))
         sentences.append(f"`{within}{key}`: expected {expected}. Received: {received}.{near}")
     return "\n".join(f"{where}: {sentence}" for sentence in dict.fromkeys(sentences))
+
+
+def _one_of(several: Sequence[str]) -> str:
+    """Joins expectations, of which some list quoted names: "'a', 'b' or a table"."""
+    parts = []
+    for text in several:
+        parts += re.split(r", (?=')| or (?=')", text) if text.startswith("'") else [text]
+    *first, last = dict.fromkeys(parts)
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _received(problem: Any, root: type) -> tuple[str, str]:

@@ -84,7 +84,7 @@ MISMATCHES: list[tuple[tuple[str, str], str]] = [
     ),
     (
         (DATA, DATA + "path = 5\n"),
-        "`data.path`: expected a string or a list or a table. Received: 5.",
+        "`data.path`: expected a string, a list or a table. Received: 5.",
     ),
     (
         ("valid = 0.1", "valid = 0.9"),
@@ -115,12 +115,12 @@ MISMATCHES: list[tuple[tuple[str, str], str]] = [
     ),
     (
         (CLICK, CLICK + '\nloss = "focall"'),
-        "`tasks[0].loss`: expected 'cross_entropy', 'focal', 'jrc', 'softmax', 'bpr' or "
+        "`tasks[0].loss`: expected 'cross_entropy', 'focal', 'jrc', 'softmax', 'bpr', "
         "'list_mle' or a table. Received: \"focall\". Did you mean `focal`?",
     ),
     (
         (CLICK, CLICK + '\nloss = { name = "focall", gamma = 2.0 }'),
-        "`tasks[0].loss.name`: expected 'cross_entropy' or 'focal' or 'jrc' or 'softmax', 'bpr' or "
+        "`tasks[0].loss.name`: expected 'cross_entropy', 'focal', 'jrc', 'softmax', 'bpr' or "
         "'list_mle'. Received: \"focall\". Did you mean `focal`?",
     ),
     (
