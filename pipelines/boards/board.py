@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,15 +13,9 @@ from pydantic import Field, ValidationError, model_validator
 from pipelines.common.errors import PipelineError, did_you_mean
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.config import Experiment, load_experiment
+from pipelines.experiment.validation_errors import explain
 
 FOLDER = Path("experiments/boards")  # in a clone, the working directory of `recsys-attn`
-SMALLER_IS_BETTER = (
-    "logloss",
-    "normalised_entropy",
-    "recalibrated_entropy",
-    "calibration_error",
-    "ici",
-)
 
 
 class BoardModel(TomlTable):
@@ -41,6 +37,11 @@ class BoardModel(TomlTable):
     source: str = ""
     not_comparable: str = ""
 
+    @property
+    def slug(self) -> str:
+        """The name in a folder's name."""
+        return re.sub(r"[^a-z0-9]+", "-", self.name.lower().replace("+", " plus")).strip("-")
+
     def published_for(self, task: str) -> float | None:
         """The published number of a task."""
         if isinstance(self.published, dict):
@@ -57,7 +58,9 @@ class Board(TomlTable):
         experiment: The experiment that all models share; a path from the board's file.
         set: Keys of the experiment that all models change.
         tasks: The shown tasks. Defaults to all.
-        metric: The compared metric, as metrics.json names it: `auc`, `logloss`, `ndcg@10`.
+        metric: The compared metric, as metrics.json names it: `auc`, `logloss`, `ndcg@10`, or one
+            of your own.
+        minimise: Whether smaller values of a metric of your own are better.
         tolerance: How far below the published number a mean of seeds still reproduces it.
         reference: The model with which the others are compared, in pairs of the same rows.
             Defaults to none.
@@ -70,6 +73,7 @@ class Board(TomlTable):
     set: dict[str, Any] = Field(default_factory=dict)
     tasks: tuple[str, ...] = ()
     metric: str = "auc"
+    minimise: bool | None = None
     tolerance: float = Field(default=0.0015, ge=0)
     reference: str | None = None
     models: tuple[BoardModel, ...] = Field(min_length=1)
@@ -80,6 +84,13 @@ class Board(TomlTable):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"each model needs a `name` of its own. Received twice: {twice}")
+        slugs = {model.slug: model.name for model in self.models}
+        for model in self.models:
+            if not model.slug or slugs[model.slug] != model.name:
+                raise ValueError(
+                    f"the models {model.name!r} and {slugs[model.slug]!r} would share the run "
+                    f"folder {model.slug!r}; give one of them other letters or digits"
+                )
         for reference in (self.reference, *(model.reference for model in self.models)):
             if reference is not None and reference not in names:
                 raise ValueError(
@@ -94,18 +105,29 @@ class Board(TomlTable):
 
 
 class LoadedBoard(NamedTuple):
-    """A board and the place of its file, from which its experiment is read."""
+    """A board and the place of its file, from which its experiment is read.
 
-    name: str
+    Attributes:
+        given: The file or the name that the user gave.
+        board: The board.
+        path: The file.
+    """
+
+    given: str
     board: Board
-    folder: Path
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return self.path.stem
 
     def experiment(self, model: BoardModel, seed: int | None = None) -> Experiment:
         """The experiment of a model; None: with the seed of the file."""
         changed = {**self.board.set, **model.set}
         changed |= {} if seed is None else {"seed": seed}
         try:
-            return load_experiment(self.folder / self.board.experiment, changed)
+            return load_experiment(self.path.parent / self.board.experiment, changed)
         except PipelineError as error:
             raise PipelineError(f"{self.name}, model {model.name!r}: {error}") from None
 
@@ -137,14 +159,7 @@ def load_board(given: str) -> LoadedBoard:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PipelineError(f"{path} is not TOML: {error}") from None
     try:
-        board = Board.model_validate(values)
+        board = Board.model_validate_json(json.dumps(values, default=str), strict=True)
     except ValidationError as error:
-        problems = "; ".join(_sentence(each) for each in error.errors())
-        raise PipelineError(f"{path}: {problems}") from None
-    return LoadedBoard(path.stem, board, path.parent)
-
-
-def _sentence(problem: Any) -> str:
-    place = ".".join(str(part) for part in problem["loc"])
-    message = problem["msg"].removeprefix("Value error, ")
-    return f"`{place}`: {message}" if place else message
+        raise PipelineError(explain(error, Board, str(path))) from None
+    return LoadedBoard(given, board, path)

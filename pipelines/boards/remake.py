@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -11,7 +13,7 @@ from pipelines.boards.page import print_board, write_board
 from pipelines.boards.result import table
 from pipelines.boards.runs import BoardRun, run_board
 from pipelines.common.artifacts import versions
-from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.common.errors import PipelineError, check_known
 from pipelines.engines import LOCAL, Engine
 from pipelines.report.data import machine_text
 from pipelines.workflow.about_run import this_machine
@@ -19,7 +21,7 @@ from pipelines.workflow.about_run import this_machine
 
 def remake(
     loaded: LoadedBoard,
-    models: str | None,
+    models: Sequence[str],
     seeds: int,
     folder: Path,
     console: Console,
@@ -32,7 +34,7 @@ def remake(
 
     Args:
         loaded: The board.
-        models: Names of some of the models, with commas between them; None: all.
+        models: Names of the models to run; none: all.
         seeds: Number of seeds.
         folder: The folder of all runs and of the files.
         console: Shows the progress and the table.
@@ -47,9 +49,11 @@ def remake(
     names = chosen(loaded, models)
     runs: list[BoardRun] = []
     files: list[Path] = []
-    options = "" if models is None else f" --models '{models}'"
+    command = ["recsys-attn", "reproduce", loaded.given, "--seeds", str(seeds)]
+    for name in models:
+        command += ["--model", name]
     about = {
-        "command": f"recsys-attn reproduce {loaded.name} --seeds {seeds}{options}",
+        "command": shlex.join(command),
         "packages": ", ".join(f"{name} {number}" for name, number in versions().items()),
         "machine": machine_text(this_machine()),
     }
@@ -63,18 +67,15 @@ def remake(
     return files
 
 
-def chosen(loaded: LoadedBoard, models: str | None) -> list[str]:
-    """The names of the models to run.
+def chosen(loaded: LoadedBoard, models: Sequence[str]) -> list[str]:
+    """The names of the models to run; all, if none is given.
 
     Raises:
         PipelineError: A name is unknown.
     """
     known = [model.name for model in loaded.board.models]
-    names = known if models is None else [name.strip() for name in models.split(",")]
-    for name in names:
-        if name not in known:
-            raise PipelineError(
-                f"--models names {name!r}; expected some of {', '.join(known)}."
-                f"{did_you_mean(name, known)}"
-            )
-    return names
+    try:
+        check_known("--model", models, known)
+    except ValueError as error:
+        raise PipelineError(str(error)) from None
+    return list(models) or known

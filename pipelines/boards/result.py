@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import NamedTuple
 
-from pipelines.boards.board import SMALLER_IS_BETTER, Board, BoardModel, LoadedBoard
+from pipelines.boards.board import Board, BoardModel, LoadedBoard
 from pipelines.boards.influences import Influences
-from pipelines.boards.runs import BoardRun, shown_tasks, value_of
+from pipelines.boards.runs import BoardRun, shown_tasks
+from pipelines.experiment.compared_metric import is_minimised
 
 REPRODUCED, BETTER, WORSE = "reproduced", "better", "not reproduced"
 
@@ -72,7 +73,7 @@ def verdict(board: Board, model: BoardModel, task: str, value: float) -> str:
     if published is None:
         return ""
     ahead = value - published
-    if board.metric in SMALLER_IS_BETTER:
+    if is_minimised(board.metric, board.minimise):
         ahead = -ahead
     if ahead < -board.tolerance:
         return WORSE
@@ -81,7 +82,7 @@ def verdict(board: Board, model: BoardModel, task: str, value: float) -> str:
 
 def _line(board: Board, task: str, runs: Sequence[BoardRun], known: Influences) -> Line:
     model = runs[0].model
-    values = {run.seed: value_of(run.evaluation, task, board.metric) for run in runs}
+    values = {run.seed: run.evaluation.value(task, board.metric) for run in runs}
     value = mean(values.values())
     return Line(
         model.name,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -104,7 +103,7 @@ def run_board(
     planned, data = [], dict[int, Path]()
     for place, model in ((place, model) for place in range(seeds) for model in chosen):
         seed = first[model.name] + place
-        own = folder.resolve() / f"{_slug(model.name)}-{seed}"
+        own = folder.resolve() / f"{model.slug}-{seed}"
         planned.append(_Planned(loaded, model, seed, own, data.setdefault(seed, own)))
     for each in planned:
         if each.folder == each.data:
@@ -131,42 +130,16 @@ def _finishing() -> Iterator[Callable[[_Planned], None]]:
 def _shown(loaded: LoadedBoard, run: BoardRun) -> str:
     metric = loaded.board.metric
     values = [
-        f"{task} {metric} {value_of(run.evaluation, task, metric):.4f}"
+        f"{task} {metric} {run.evaluation.value(task, metric):.4f}"
         for task in shown_tasks(loaded, run.evaluation)
     ]
     return f"{', '.join(values)}, {run.seconds:,.0f} s"
 
 
 def shown_tasks(loaded: LoadedBoard, evaluation: Evaluation) -> list[str]:
-    """The tasks of a board.
-
-    Raises:
-        PipelineError: The experiment has no such task.
-    """
-    known = list(evaluation.metrics["tasks"])
-    missing = [task for task in loaded.board.tasks if task not in known]
-    if missing:
-        raise PipelineError(f"{loaded.name}: `tasks` names {missing}; expected some of {known}.")
-    return list(loaded.board.tasks) or known
-
-
-def value_of(evaluation: Evaluation, task: str, metric: str) -> float:
-    """A metric of a task, of all rows.
-
-    Raises:
-        PipelineError: The evaluation has no such metric.
-    """
-    found = evaluation.metrics["tasks"][task]
-    every = {**found.get("own", {}), **found.get("at_k", {}), **found}
-    value = every.get(metric)
-    if not isinstance(value, float):
-        numbers = [name for name, each in every.items() if isinstance(each, float)]
-        raise PipelineError(
-            f"`metric` names {metric!r}, which task {task!r} does not have; expected one of "
-            f"{', '.join(numbers)}."
-        )
-    return value
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    """The tasks of a board that a run has."""
+    return [
+        task
+        for task in evaluation.metrics["tasks"]
+        if not loaded.board.tasks or task in loaded.board.tasks
+    ]

@@ -21,7 +21,13 @@ from pipelines.cli.running import CONSOLE, reported
     show_default=True,
     help="Trainings of each model: with the experiment's seed, and those after it.",
 )
-@click.option("--models", metavar="NAME,...", help="Some of the board's models.  [default: all]")
+@click.option(
+    "--model",
+    "models",
+    metavar="NAME",
+    multiple=True,
+    help="A model of the board; give it again for more.  [default: all]",
+)
 @click.option(
     "--run-dir",
     type=click.Path(path_type=Path),
@@ -31,7 +37,7 @@ from pipelines.cli.running import CONSOLE, reported
 def reproduce(
     board: str,
     seeds: int,
-    models: str | None,
+    models: tuple[str, ...],
     run_dir: Path | None,
     engine: str,
     ray_address: str,

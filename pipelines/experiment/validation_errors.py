@@ -84,7 +84,7 @@ def explain(
 
 def _one_of(several: Sequence[str]) -> str:
     """Joins expectations, of which some list quoted names: "'a', 'b' or a table"."""
-    parts = []
+    parts: list[str] = []
     for text in several:
         parts += re.split(r", (?=')| or (?=')", text) if text.startswith("'") else [text]
     *first, last = dict.fromkeys(parts)

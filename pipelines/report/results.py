@@ -46,6 +46,21 @@ class Evaluation:
                 raise PipelineError(f"There is no {path}; run `recsys-attn evaluate` first.")
         return cls(read_json(source, "Run `recsys-attn evaluate` again."), predictions)
 
+    def value(self, task: str, metric: str) -> float:
+        """A metric of all rows of a task.
+
+        Raises:
+            PipelineError: It is undefined on these rows.
+        """
+        found = self.metrics["tasks"][task]
+        value = {**found.get("own", {}), **found.get("at_k", {}), **found}.get(metric)
+        if not isinstance(value, float):
+            raise PipelineError(
+                f"The rows of {self.predictions.parent} give no `{metric}` of task {task!r}: it "
+                "needs positives and negatives, or requests that have both."
+            )
+        return value
+
     def task_rows(self, task: str) -> TaskRows:
         """The rows of the predictions that have a label for `task`.
 

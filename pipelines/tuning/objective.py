@@ -5,10 +5,8 @@ from __future__ import annotations
 from statistics import mean
 from typing import NamedTuple
 
-from pipelines.boards.board import SMALLER_IS_BETTER
-from pipelines.boards.runs import value_of
-from pipelines.boards.shown import metrics_of
-from pipelines.common.errors import PipelineError, check_known
+from pipelines.common.errors import PipelineError
+from pipelines.experiment.compared_metric import check_metric, is_minimised
 from pipelines.experiment.config import Experiment
 from pipelines.report.results import Evaluation
 from pipelines.tuning.search import LoadedSearch
@@ -22,10 +20,12 @@ class Objective(NamedTuple):
     Attributes:
         metric: Its name in metrics.json.
         tasks: The tasks; several count by their mean.
+        is_minimised: Whether smaller values are better.
     """
 
     metric: str
     tasks: tuple[str, ...]
+    is_minimised: bool
 
     @classmethod
     def of(cls, loaded: LoadedSearch) -> Objective:
@@ -35,27 +35,23 @@ class Objective(NamedTuple):
             PipelineError: The experiment has no such task, or the task no such metric.
         """
         experiment, search = loaded.experiment(), loaded.search
-        known = [task.name for task in experiment.tasks]
+        tasks = () if search.task is None else (search.task,)
         try:
-            check_known("task", [] if search.task is None else [search.task], known)
-            for task in experiment.tasks:
-                if search.task in (None, task.name):
-                    check_known("metric", [search.metric], metrics_of(experiment, task))
+            check_metric(experiment, "task", tasks, search.metric, search.minimise)
         except ValueError as error:
             raise PipelineError(f"{loaded.path}: {error}") from None
-        return cls(search.metric, tuple(known) if search.task is None else (search.task,))
-
-    @property
-    def higher_is_better(self) -> bool:
-        """Whether larger values are better; custom metrics count as such."""
-        return self.metric not in SMALLER_IS_BETTER
+        return cls(
+            search.metric,
+            tasks or tuple(task.name for task in experiment.tasks),
+            is_minimised(search.metric, search.minimise),
+        )
 
     def value(self, evaluation: Evaluation) -> float:
         """The number of a trial."""
-        return mean(value_of(evaluation, task, self.metric) for task in self.tasks)
+        return mean(evaluation.value(task, self.metric) for task in self.tasks)
 
     def __str__(self) -> str:
-        """As for a reader: `auc of click`, `mean auc`."""
+        """The metric in words: `auc of click`, `mean auc`."""
         return (
             f"{self.metric} of {self.tasks[0]}" if len(self.tasks) == 1 else f"mean {self.metric}"
         )

@@ -32,7 +32,7 @@ def ranked(trials: Sequence[Trial], objective: Objective) -> list[Trial]:
     once = {repr(trial.settings): trial for trial in reversed(trials) if trial.value is not None}
     if not once:
         raise PipelineError(f"All trials failed; the first one: {trials[0].problem}")
-    sign = -1 if objective.higher_is_better else 1
+    sign = 1 if objective.is_minimised else -1
     return sorted(once.values(), key=lambda trial: (sign * (trial.value or 0.0), trial.number))
 
 
@@ -44,7 +44,7 @@ def write_trials(
         "metric": objective.metric,
         "tasks": list(objective.tasks),
         "split": SPLIT,
-        "better": "higher" if objective.higher_is_better else "lower",
+        "better": "lower" if objective.is_minimised else "higher",
         "about": dict(about),
         "trials": [trial._asdict() for trial in trials],
     }
@@ -70,7 +70,7 @@ def write_best(loaded: LoadedSearch, best: Trial, made: Path, target: Path) -> N
 
 def print_trials(console: Console, objective: Objective, best_first: Sequence[Trial]) -> None:
     """Prints the best trials."""
-    better = "higher" if objective.higher_is_better else "lower"
+    better = "lower" if objective.is_minimised else "higher"
     title = f"{objective} of the validation rows; {better} is better"
     table = Table(title=escape(title), title_justify="left", box=None, padding=(0, 1, 0, 0))
     table.add_column("trial", justify="right")

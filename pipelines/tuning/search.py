@@ -63,7 +63,8 @@ class Search(TomlTable):
         trials: Number of settings to train.
         task: The task that is measured. None: the mean over all tasks.
         metric: The metric of the validation rows, as metrics.json names it: `auc`, `gauc`,
-            `logloss`, `ndcg@10` or one of your own, of which higher is better.
+            `logloss`, `ndcg@10` or one of your own.
+        minimise: Whether smaller values of a metric of your own are better.
         ranges: By key of the experiment's `model` and `training`, a list of values, or the table
             of a `Span`.
     """
@@ -72,6 +73,7 @@ class Search(TomlTable):
     trials: int = Field(default=30, ge=1)
     task: str | None = None
     metric: str = "auc"
+    minimise: bool | None = None
     ranges: dict[str, Any] = Field(min_length=1)
 
 

@@ -72,7 +72,7 @@ class Study:
         """
         search, ranges = self._loaded.search, self._loaded.ranges
         seed = self._loaded.experiment().seed
-        direction = "maximize" if self._objective.higher_is_better else "minimize"
+        direction = "minimize" if self._objective.is_minimised else "maximize"
         study = self._optuna.create_study(direction=direction)
         made: dict[str, Trial] = {}
         for number in range(1, search.trials + 1):

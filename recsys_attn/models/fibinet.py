@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import keras
+from keras import ops
+
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.blocks.squeeze_excitation import SqueezeExcitation
 from recsys_attn.checks import require_bool, require_sizes
 from recsys_attn.interactions.bilinear import BilinearInteraction
+from recsys_attn.layer import Layer, build_part
 from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.streams import Stream, ranker
 from recsys_attn.schema import Schema
+from recsys_attn.serialization import layer_of, serialize
+from recsys_attn.tensors import Config, Shape, Tensor
 
 
 @MODELS.register("fibinet")
@@ -22,7 +28,7 @@ def fibinet(
     width: Count = 10,
     history_pooling: Literal["max", "mean"] = "mean",
     kind: Literal["all", "each", "interaction"] = "interaction",
-    shared: bool = False,
+    shared_matrices: bool = False,
     reduction: Count = 3,
     mlp_units: Sizes = (400, 400, 400),
     activation: Activation = "relu",
@@ -44,7 +50,8 @@ def fibinet(
         history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
         kind: The matrices of the products: one for `"all"` pairs, one for `"each"` first field, or
             one for each `"interaction"` of two fields; fewer for few rows.
-        shared: Whether both bilinear parts have the same matrices, as in FuxiCTR.
+        shared_matrices: Whether both bilinear parts have the same matrices, as in FuxiCTR and BARS:
+            half of their weights.
         reduction: SENET's hidden layer has the number of fields divided by it.
         mlp_units: Hidden units of the network, whose input has F (F - 1) numbers of each channel:
             with very many fields take another model.
@@ -72,12 +79,48 @@ def fibinet(
     >>> tuple(logits["click"].shape)
     (1, 3)
     """
-    require_bool("shared", shared)
+    require_bool("shared_matrices", shared_matrices)
     require_sizes("mlp_units", mlp_units)
     weighted = SqueezeExcitation(reduction=reduction)
-    plain = BilinearInteraction(kind)
-    other = plain if shared else BilinearInteraction(kind)
-    streams = [Stream(plain), Stream([weighted, other])]
+    if shared_matrices:
+        streams = [Stream([Both(weighted), BilinearInteraction(kind)])]
+    else:
+        streams = [
+            Stream(BilinearInteraction(kind)),
+            Stream([weighted, BilinearInteraction(kind)]),
+        ]
     layers = [Mlp(mlp_units, activation, dropout, norm)]
     common = history_pooling, embeddings_regularizer
     return ranker("fibinet", schema, width, streams, *common, linear=True, layers=layers)
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class Both(Layer):
+    """The fields as they are, and as a layer makes them: what follows has one set of weights.
+
+    Args:
+        layer: A layer that keeps the shape of the fields and takes `present`.
+
+    Call arguments:
+        inputs: Fields (B, T, F, E).
+        present: (B, T, F), False where a value is missing.
+
+    Returns:
+        (B, T, 2, F, E).
+    """
+
+    def __init__(self, layer: keras.layers.Layer, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.layer = layer_of("layer", layer, "present", such_as="SqueezeExcitation")
+
+    def build(self, input_shape: Shape) -> None:
+        build_part(self, "layer", self.layer, input_shape)
+
+    def call(self, inputs: Tensor, present: Tensor | None = None) -> Tensor:
+        return ops.stack([inputs, self.layer(inputs, present=present)], axis=-3)
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        return (*input_shape[:-2], 2, *input_shape[-2:])
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "layer": serialize(self.layer)}

@@ -86,7 +86,9 @@ class Stream(Layer):
             )
         masks = {"present": present[0], "field_mask": present[0], "where": row_mask}
         x = _through(self.fields, blocks[0], **masks)
-        return flatten(x) if len(x.shape) == len(blocks[0].shape) else x
+        for _ in range(len(x.shape) - len(blocks[0].shape) + 1):
+            x = flatten(x)
+        return x
 
     def get_config(self) -> Config:
         return {

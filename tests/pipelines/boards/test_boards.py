@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import shlex
 import shutil
 from pathlib import Path
 from statistics import mean, stdev
@@ -63,7 +64,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def printed(place: Path) -> str:
     text = io.StringIO()
-    remake(_board(place), None, 2, place / "runs", Console(file=text, width=200))
+    remake(_board(place), (), 2, place / "runs", Console(file=text, width=200))
     return text.getvalue()
 
 
@@ -100,7 +101,8 @@ def test_the_table_is_printed_and_written(place: Path, printed: str) -> None:
         assert "Two models" in shown
         assert "not reproduced" in shown
         assert "better" in shown
-    assert "recsys-attn reproduce two --seeds 2" in text
+    command = f"recsys-attn reproduce {shlex.quote(str(place / 'two.toml'))} --seeds 2"
+    assert command in text.replace("  \n", "\n").splitlines()[-3]
     assert "Linear &amp; more" in page
     assert "task" not in text.splitlines()[4]  # one task needs no column
 
@@ -113,7 +115,7 @@ def test_finished_runs_are_kept_and_share_their_data(place: Path, tmp_path: Path
     shutil.copytree(place / "runs", tmp_path / "runs")
     before = {p: p.stat().st_mtime_ns for p in tmp_path.glob("runs/*/model/manifest.json")}
     assert len(before) == 4
-    remake(_board(place), "Linear & more", 1, tmp_path / "runs", Console(file=io.StringIO()))
+    remake(_board(place), ["Linear & more"], 1, tmp_path / "runs", Console(file=io.StringIO()))
     assert {p: p.stat().st_mtime_ns for p in before} == before
     assert len(_lines(tmp_path)) == 1
 
@@ -172,6 +174,8 @@ def test_models_on_other_rows_have_no_difference() -> None:
         (0.6986, {}, "reproduced"),
         (0.7016, {"metric": "logloss"}, "not reproduced"),
         (0.6984, {"metric": "logloss"}, "better"),
+        (0.7016, {"metric": "own", "minimise": True}, "not reproduced"),
+        (0.7016, {"metric": "own", "minimise": False}, "better"),
         (0.9, {"not_comparable": "other rows"}, "not comparable: other rows"),
         (0.9, {"published": None}, ""),
     ],
@@ -179,9 +183,9 @@ def test_models_on_other_rows_have_no_difference() -> None:
 def test_a_verdict_follows_the_tolerance(
     value: float, changes: dict[str, Any], expected: str
 ) -> None:
-    metric = changes.pop("metric", "auc")
+    of_board = {key: changes.pop(key) for key in ("metric", "minimise") if key in changes}
     model = BoardModel(**{"name": "one", "published": 0.7, **changes})
-    board = Board(title="t", experiment="e", metric=metric, models=(model,))
+    board = Board(title="t", experiment="e", models=(model,), **of_board)
     assert verdict(board, model, "click", value) == expected
 
 
@@ -190,7 +194,11 @@ def test_a_verdict_follows_the_tolerance(
     [
         ('name = "small"', 'name = "Linear & more"', "twice: .'Linear & more'"),
         ('reference = "small"', 'reference = "smal"', "`reference` names 'smal'.*mean 'small'"),
-        ("title", "titel", "`title`: Field required"),
+        ("title", "titel", "`titel` is not a known key. Did you mean `title`"),
+        ("0.1", '"0.1"', "`models.0..published`: expected a number"),
+        ('name = "small"', 'name = "linear more"', "would share the run folder 'linear-more'"),
+        ("0.1", "{ clik = 0.1 }", "`published` names 'clik'.*mean 'click'"),
+        ('tasks = ["click"]', 'tasks = ["click"]\nminimise = true', "`minimise` is for metrics of"),
         ('"training.epochs" = 1 }', '"training.epoch" = 1 }', "model 'small': .*training.epoch"),
         ('tasks = ["click"]', 'tasks = ["clik"]', r"model 'small': `tasks`.*clik.*click"),
         ('tasks = ["click"]', 'tasks = ["click"]\nmetric = "acu"', "`metric`.*acu.*Did you mean"),
@@ -202,19 +210,25 @@ def test_a_wrong_board_is_one_sentence(place: Path, old: str, new: str, message:
     with pytest.raises(PipelineError, match=message):
         remake(
             _board(place, TEXT.replace(old, new, 1)),
-            "small" if "Linear" not in new else None,
+            ["small"] if "Linear" not in new else [],
             1,
             place / "runs",
             Console(file=io.StringIO()),
         )
 
 
+def test_a_plus_gives_another_folder() -> None:
+    names = ("AutoInt", "AutoInt+", "a, b+")
+    slugs = [BoardModel(name=name).slug for name in names]
+    assert slugs == ["autoint", "autoint-plus", "a-b-plus"]
+
+
 def test_unknown_names_are_suggested(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     with pytest.raises(PipelineError, match=r"no board 'frape'.*Did you mean 'frappe'"):
         load_board("frape")
-    with pytest.raises(PipelineError, match=r"--models names 'smal'.*Did you mean 'small'"):
-        chosen(_board(place), "smal")
+    with pytest.raises(PipelineError, match=r"`--model` names 'smal'.*Did you mean 'small'"):
+        chosen(_board(place), ["smal"])
     monkeypatch.chdir(place)
     with pytest.raises(PipelineError, match=r"in experiments/boards: none is here"):
         load_board("frappe")
@@ -250,7 +264,7 @@ reference = "Linear & more"
 set = { tasks = [{ name = "click" }], "training.epochs" = 1 }
 """
     console = Console(file=io.StringIO(), width=200)
-    remake(_board(tmp_path, text), None, 1, tmp_path / "runs", console)
+    remake(_board(tmp_path, text), (), 1, tmp_path / "runs", console)
     lines = json.loads((tmp_path / "runs/board.json").read_text("utf-8"))["lines"]
     of_task = {
         task: {line["model"]: line for line in lines if line["task"] == task}

@@ -34,7 +34,8 @@ LINES = [
 def _printed(width: int) -> str:
     board = Board(title="Clicks", experiment="", models=[{"name": "DeepFM"}])
     text = io.StringIO()
-    print_board(Console(file=text, width=width), LoadedBoard("clicks", board, Path()), LINES)
+    loaded = LoadedBoard("clicks", board, Path("clicks.toml"))
+    print_board(Console(file=text, width=width), loaded, LINES)
     return text.getvalue()
 
 

@@ -12,9 +12,9 @@ import pytest
 from recsys_attn import models
 from recsys_attn.attention import presets
 from recsys_attn.blocks import RecurrentMixer
-from tests.recsys_attn.models.test_models import SCHEMA, inputs, scores
 from tests.support.arrays import assert_close
 from tests.support.layer_case import randomise, tensorflow
+from tests.support.small_models import SCHEMA, inputs, scores
 
 SMALL = {
     "performer": {"features": 8},

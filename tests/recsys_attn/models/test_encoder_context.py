@@ -17,8 +17,8 @@ from recsys_attn.models.ranking import RankingModel
 from recsys_attn.schema import Categorical, Schema
 from recsys_attn.serialization import serialize
 from tests.recsys_attn.models.test_encoder_positions import DIN, scores
-from tests.recsys_attn.models.test_models import EVENTS, SCHEMA, inputs
 from tests.support.arrays import assert_close
+from tests.support.small_models import EVENTS, SCHEMA, inputs
 
 FEATURES = ["user", "age"]
 TIMES = "time_intervals"

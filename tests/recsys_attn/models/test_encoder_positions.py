@@ -13,8 +13,8 @@ import pytest
 from recsys_attn import models
 from recsys_attn.blocks.positions import POSITIONS
 from recsys_attn.models.ranking import RankingModel
-from tests.recsys_attn.models.test_models import EVENTS, SCHEMA, S, inputs
 from tests.support.arrays import assert_close
+from tests.support.small_models import EVENTS, SCHEMA, S, inputs
 
 DIN = {"width": 4, "mlp_units": (5,), "encoder_heads": 2, "encoder_head_dim": 4}
 

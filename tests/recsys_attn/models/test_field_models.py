@@ -58,16 +58,19 @@ def products(vectors: Array, matrix: Array) -> list[Array]:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_fibinet_is_the_papers(shared: bool) -> None:
-    options = {"kind": "all", "shared": shared, "mlp_units": (5,), "dropout": 0.0}
+    options = {"kind": "all", "shared_matrices": shared, "mlp_units": (5,), "dropout": 0.0}
     model = random_model("fibinet", "two", width=3, **options)
     linear, vectors = fields_of(model, linear=2)
-    plain, weighted = model.tower.interaction.streams
-    senet, bilinear = weighted.fields
+    streams = [stream.fields for stream in model.tower.interaction.streams]
+    if shared:
+        [[both, bilinear]] = streams
+        plain, senet = bilinear, both.layer
+    else:
+        [[plain], [senet, bilinear]] = streams
     squeeze, excite = numbers(senet.weights)
     weights = reference.relu(reference.relu(vectors.mean(axis=-1) @ squeeze) @ excite)
     (own,) = numbers(plain.weights)
     (other,) = numbers(bilinear.weights)
-    assert np.array_equal(own, other) == shared
     found = products(vectors, own) + products(vectors * weights[..., None], other)
     (network,) = model.tower.interaction.layers
     hidden = relu_layer(np.concatenate(found, axis=-1), network.weights)

@@ -2,145 +2,31 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
 import keras
 import numpy as np
 import pytest
 
 from recsys_attn import models
 from recsys_attn.embeddings import CANDIDATE_MASK
-from recsys_attn.id_transforms import Age
 from recsys_attn.interactions import AutoInt
 from recsys_attn.losses import CandidateCrossentropy
 from recsys_attn.models.building_blocks import FieldInteraction
 from recsys_attn.models.ranking import RankingModel
-from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
-
-B, T, S = 5, 3, 7
-SCHEMA = Schema(
-    (
-        Categorical("user", "context", size=11),
-        Numeric("age", "context"),
-        Categorical("item", size=13),
-        Categorical("tags", multivalued=True, max_length=2, size=5),
-        Numeric("price"),
-        Sequence("items_seen", shares="item", history="seen", max_length=S, size=13),
-        Sequence("how", history="seen", max_length=S, size=5),
-        Sequence("ages", history="seen", max_length=S, dtype="int64", transform=Age()),
-    ),
-    (Task("click"), Task("buy", weight=0.5)),
+from recsys_attn.schema import Categorical, Schema, Sequence, Task
+from tests.support.small_models import (
+    DIFFERENT,
+    EVENTS,
+    ORDERED,
+    SCHEMA,
+    SMALL,
+    B,
+    S,
+    T,
+    assert_same,
+    inputs,
+    make,
+    scores,
 )
-EVENTS = ("items_seen", "how", "ages")
-SMALL = {
-    "autoint": {"width": 4, "num_layers": 2, "num_heads": 2, "head_dim": 3, "mlp_units": (5,)},
-    "din": {
-        "width": 4,
-        "target_attention": {"class_name": "din", "config": {"units": [5, 3]}},
-        "mlp_units": (7,),
-    },
-    "mmoe": {"width": 4, "num_experts": 3, "expert_units": (7, 5), "tower_units": (3,)},
-    "attention_ranker": {
-        "width": 4,
-        "target_attention": {"class_name": "interest", "config": {"units": [5, 3]}},
-        "num_layers": 2,
-        "head_dim": 3,
-        "num_experts": 3,
-        "expert_units": (7, 5),
-        "tower_units": (3,),
-    },
-    "han": {"width": 4, "units": 3, "max_sessions": 3, "max_events": 2, "mlp_units": (5,)},
-    "dien": {"width": 4, "auxiliary_weight": 0.01, "mlp_units": (7,)},
-    "bst": {"width": 4, "num_heads": 2, "head_dim": 3, "mlp_units": (7,), "dropout": 0.0},
-    "dsin": {
-        "width": 4,
-        "max_sessions": 3,
-        "max_events": 2,
-        "num_heads": 2,
-        "head_dim": 3,
-        "units": 3,
-        "mlp_units": (7,),
-    },
-    "mlp": {"width": 4, "units": (7, 5)},
-    "logistic_regression": {},
-    "ple": {"width": 4, "expert_units": (11, 7), "tower_units": (5,)},
-    "esmm": {"width": 4, "tower_units": (5,)},
-    "aitm": {"width": 4, "tower_units": (5,), "dropout": 0.0},
-    "pepnet": {
-        "domain": ("user",),
-        "person": ("item", "age"),
-        "width": 4,
-        "tower_units": (5,),
-        "gate_units": 3,
-    },
-    "stem": {"width": 4, "expert_units": (7,), "gate_units": (3,), "tower_units": ()},
-    "fm": {"width": 4},
-    "afm": {"width": 4, "units": 3},
-    "wide_and_deep": {"width": 4, "mlp_units": (5,)},
-    "deepfm": {"width": 4, "mlp_units": (5,), "norm": "batch", "dropout": 0.0},
-    "xdeepfm": {"width": 4, "cin_units": (3, 2), "mlp_units": (5,), "dropout": 0.0},
-    "dcn": {"width": 4, "mlp_units": (5,), "rank": 3, "cross_experts": 2},
-    "destine": {"width": 4, "num_layers": 2, "num_heads": 2, "head_dim": 3, "mlp_units": (5,)},
-    "eulernet": {"width": 4, "orders": (5, 3)},
-    "fibinet": {"width": 4, "kind": "each", "mlp_units": (5,), "dropout": 0.0},
-    "masknet": {"width": 4, "block_units": (5, 3), "mlp_units": (7,)},
-    "finalmlp": {
-        "width": 4,
-        "first_units": (6,),
-        "second_units": (10, 4),
-        "num_heads": 2,
-        "first_context": ("user",),
-        "second_context": ("item", "price"),
-        "gate_units": (3,),
-    },
-    "finalnet": {
-        "width": 4,
-        "first_units": (6, 4),
-        "second_units": (10,),
-        "field_gate": True,
-    },
-}
-DIFFERENT = ("attention_ranker", "dien", "aitm", "eulernet", "finalnet")  # in their losses or terms
-ORDERED = ("aitm", "esmm")  # no purchase without a click
-
-
-@functools.cache
-def make(name: str) -> RankingModel:
-    return models.get(name)(SCHEMA, **SMALL[name])
-
-
-def inputs(seed: int = 0, batch: int = B, candidates: int = T) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(seed)
-
-    def ids(name: str, *shape: int) -> np.ndarray:
-        return rng.integers(0, SCHEMA[name].size, shape).astype("int32")
-
-    seen, how = ids("items_seen", batch, S), ids("how", batch, S)
-    ages = 2 + np.cumsum(rng.choice([60, 7200], (batch, S)), axis=1)[:, ::-1]
-    return {
-        "user": ids("user", batch),
-        "age": rng.normal(size=batch).astype("float32"),
-        "item": ids("item", batch, candidates),
-        "tags": ids("tags", batch, candidates, 2),
-        "price": rng.normal(size=(batch, candidates)).astype("float32"),
-        "items_seen": seen,
-        "how": how,
-        "ages": np.where((seen == 0) & (how == 0), 0, ages).astype("int32"),
-    }
-
-
-def scores(model: RankingModel, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    found = model.probabilities(values)
-    return {task: keras.ops.convert_to_numpy(score) for task, score in found.items()}
-
-
-def assert_same(found: dict[str, np.ndarray], expected: Any, **tolerance: Any) -> None:
-    assert found.keys() == expected.keys()
-    for task, value in expected.items():
-        np.testing.assert_allclose(found[task], value, atol=1e-6, **tolerance)
 
 
 @pytest.fixture(params=sorted(SMALL))
@@ -216,40 +102,6 @@ def test_missing_events_may_stand_anywhere(name: str) -> None:
         elsewhere[event][0] = np.roll(at_the_end[event][0], S - 4)
     model = make(name)
     assert_same(scores(model, elsewhere), scores(model, at_the_end), rtol=1e-5)
-
-
-def test_survives_saving(model: RankingModel, tmp_path: Path) -> None:
-    expected = scores(model, inputs())
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert loaded.schema == SCHEMA
-    assert_same(scores(loaded, inputs()), expected)
-
-
-@pytest.fixture
-def set_policy() -> Iterator[Callable[[str], None]]:
-    """Sets the global dtype policy, for the length of a test."""
-    before = keras.config.dtype_policy()
-    yield keras.config.set_dtype_policy
-    keras.config.set_dtype_policy(before)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", sorted(SMALL))
-def test_loaded_model_keeps_its_precision(
-    name: str, tmp_path: Path, set_policy: Callable[[str], None]
-) -> None:
-    set_policy("mixed_bfloat16")
-    model = models.get(name)(SCHEMA, **SMALL[name])
-    rng = np.random.default_rng(1)
-    for weight in model.trainable_variables:
-        weight.assign(rng.normal(0, 0.5, weight.shape))
-    expected = scores(model, inputs())
-    model.save(tmp_path / "model.keras")
-    set_policy("float32")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    for task, score in scores(loaded, inputs()).items():
-        np.testing.assert_array_equal(score, expected[task])
 
 
 @pytest.mark.parametrize("name", ["din", "attention_ranker", "mmoe"])

@@ -11,7 +11,7 @@ from recsys_attn.interactions import AutoInt
 from recsys_attn.models.building_blocks import FieldInteraction
 from recsys_attn.models.histories import MaxHistory
 from recsys_attn.schema import Categorical, Schema
-from tests.recsys_attn.models.test_models import SCHEMA, B, T, inputs, scores
+from tests.support.small_models import SCHEMA, B, T, inputs, scores
 
 
 @pytest.mark.parametrize("kind", ["max", "mean"])

@@ -18,7 +18,7 @@ from recsys_attn.models import RankingModel, prune
 from recsys_attn.models.attention_places import AttentionPlace, head_layers, watch_attention
 from recsys_attn.models.pruning import Kept, gate_counts, head_counts
 from recsys_attn.schema import Categorical, Schema, Task
-from tests.recsys_attn.models.test_models import SCHEMA, SMALL, inputs, scores
+from tests.support.small_models import SCHEMA, SMALL, inputs, scores
 
 NARROW = Schema(
     tuple(

@@ -11,8 +11,8 @@ import pytest
 from recsys_attn import models
 from recsys_attn.models.session_history import SessionHistory
 from recsys_attn.schema import Categorical, Schema, Sequence, Task
-from tests.recsys_attn.models.test_models import EVENTS, S, inputs, make
 from tests.support.arrays import assert_close
+from tests.support.small_models import EVENTS, S, inputs, make
 
 B, K, UNITS, GAP, SESSIONS, LONGEST = 5, 3, 2, 100, 3, 2
 Arrays = dict[str, np.ndarray]
