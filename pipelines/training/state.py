@@ -15,6 +15,7 @@ from pipelines.storage.footers import Footers
 from pipelines.training.checkpoint import Checkpoint, Checkpoints
 from pipelines.training.history import History
 from pipelines.training.optimizer import kind_of
+from pipelines.training.tower_mode import TowerMode
 
 TASK_WEIGHTS = "task_weights/"  # begins the names of their variables
 
@@ -89,6 +90,7 @@ class Saver:
         options: Training options; a checkpoint with more epochs than they allow is ignored.
         shards: Number of shards of the data; must not change while a training continues.
         data: The footers of the training data, which must not change either.
+        tower: How the tower is computed, for a training that continues.
         task_weights: The state of learned weights of tasks.
     """
 
@@ -99,6 +101,7 @@ class Saver:
     options: TrainingOptions
     shards: int
     data: Footers
+    tower: TowerMode
     task_weights: Sequence[keras.Variable] = ()
 
     def save(self, progress: TrainingProgress) -> None:
@@ -109,6 +112,7 @@ class Saver:
             "shards": self.shards,
             "optimizer": kind_of(self.optimizer),
             "data": self.data.fingerprint,
+            "tower": self.tower._asdict(),
             "progress": progress.to_dict(),
         }
         self.checkpoints.save(progress.step, arrays, state, progress.best_step)
@@ -151,3 +155,11 @@ class Saver:
         yield from self.variables()
         for index, variable in enumerate(self.task_weights):
             yield f"{TASK_WEIGHTS}{index}", variable
+
+
+def saved_tower(checkpoints: Checkpoints, key: str) -> TowerMode | None:
+    """How the tower was computed until the last checkpoint; None without one of this training."""
+    newest = checkpoints.newest
+    state = newest.state if newest else {}
+    found = state.get("tower") if state.get("key") == key else None
+    return TowerMode(**found) if found else None

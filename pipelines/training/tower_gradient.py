@@ -36,10 +36,11 @@ class TowerResult(NamedTuple):
 class TowerGradient:
     """Computes the loss of embedded requests and its gradients, in micro-batches.
 
-    Losses and gradients are added up over the micro-batches, so the step is that of the whole
-    batch. A micro-batch has whole requests, as some losses compare a request's candidates. Layers
-    with batch statistics, such as Dice, see one micro-batch ("ghost" batch normalisation, Hoffer et
-    al. 2017, arXiv 1705.08741); their running means are updated by the first one.
+    Losses and gradients are added up over the micro-batches, so they are those of the whole batch.
+    A micro-batch has whole requests, as some losses compare a request's candidates. Dropout draws
+    by micro-batch, and a penalty that layers add counts by the micro-batch's share of the requests.
+    Layers with batch statistics, such as Dice, see one micro-batch ("ghost" batch normalisation,
+    Hoffer et al. 2017, arXiv 1705.08741); their running means are updated by the first one.
 
     Args:
         tower: Maps the embedding's output to logits by task.
@@ -102,11 +103,11 @@ class TowerGradient:
         else:
             mask = fields[CANDIDATE_MASK]
             size = micro_batch_requests(mask, self._rows)
-            parts = tf.cast(-(-tf.shape(mask)[0] // size), "float32")
-            share = tf.convert_to_tensor(penalty) / (replicas * parts)
+            of_request = penalty / (replicas * tf.cast(tf.maximum(tf.shape(mask)[0], 1), "float32"))
 
             def part(place: tf.Tensor, tensors: Any) -> MicroBatchResult:
                 seeds = self._other_seeds(state, place)
+                share = of_request * tf.cast(tf.shape(tensors[0][CANDIDATE_MASK])[0], "float32")
                 new = self._compute(*tensors, totals, task_weights, share, weights, seeds)
                 return new._replace(firsts=self._other_seeds(new.firsts, -place))
 

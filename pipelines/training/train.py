@@ -36,14 +36,14 @@ from pipelines.training.model import build_model
 from pipelines.training.optimizer import LearningRate, make_optimizer
 from pipelines.training.pruned import check_pruned, pruned
 from pipelines.training.reporter import TrainingReporter
-from pipelines.training.state import Saver
+from pipelines.training.state import Saver, saved_tower
 from pipelines.training.step import TrainStep
 from pipelines.training.task_weights import make_task_weights
 from pipelines.training.teacher import Teacher, load_teacher
+from pipelines.training.tower_mode import TowerMode, TowerTuner
 from pipelines.training.trainer import Trainer
 from pipelines.training.validation import Validation
 from pipelines.training.warm_start import WarmStart
-from pipelines.training.way import Way, Ways
 from pipelines.training.workers import Workers, find_workers
 from recsys_attn.models import RankingModel
 
@@ -92,6 +92,7 @@ class TrainingResult(NamedTuple):
         history: Metrics of each epoch.
         versions: Versions of the packages that trained these weights.
         calibration: Slope and offset of each task's logits.
+        tower: How the tower was computed.
         pruned: With `training.prune`, the kept heads, experts and fields of all, the largest
             difference of a score before training, and with `prune_heads` which heads those are.
         warnings: Sentences about tasks and experts that have died.
@@ -101,6 +102,7 @@ class TrainingResult(NamedTuple):
     history: list[dict[str, Any]]
     versions: dict[str, str]
     calibration: dict[str, tuple[float, float]]
+    tower: TowerMode
     pruned: dict[str, Any]
     warnings: list[str]
 
@@ -132,8 +134,18 @@ def train(
         feeds = _feeds(experiment, data, read, workers, shards)
         reporter = _reporter(experiment, feeds[0], output, progress)
         with workers.strategy.scope():
-            way = _way(experiment, model, feeds[0], workers, reporter)
-            step = _step(options, model, optimizer, read, way, teacher)
+            before = saved_tower(checkpoints, output.key)
+            mode = _mode(experiment, model, feeds[0], workers, before, reporter)
+            step = TrainStep(
+                model,
+                optimizer,
+                Layout.of(read.schema),
+                mode.jit_compile,
+                mode.micro_batch_size,
+                options.id_dropout,
+                teacher,
+                make_task_weights(options, model),
+            )
         saver = Saver(
             checkpoints,
             output.key,
@@ -142,13 +154,14 @@ def train(
             options,
             shards,
             feeds[0].split.footers,
+            mode,
             step.task_weights.variables,
         )
         if options.warm_start is not None and saver.newest() is None:
             reporter.say(WarmStart(options.warm_start).start(saver, fitted))
         for sentence in shuffle_advice(feeds[0], experiment.tasks) if workers.is_chief else ():
             reporter.say(sentence)
-        before = model.calibration()
+        calibration = model.calibration()
         model.calibrate({})  # the older run's is of other rows
         valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request)
         done = Trainer(
@@ -162,13 +175,13 @@ def train(
             workers,
             _hard_negatives(experiment, model),
         ).run()
-        calibration = _calibration(model, valid, options, before)
+        calibration = _calibration(model, valid, options, calibration)
         warnings = _warnings(model, valid, experiment, done.epochs) if workers.is_chief else []
         for sentence in warnings:
             reporter.say(sentence)
     finally:
         keras.config.set_dtype_policy("float32")
-    return TrainingResult(model, done.epochs, done.versions, calibration, facts, warnings)
+    return TrainingResult(model, done.epochs, done.versions, calibration, mode, facts, warnings)
 
 
 def _reporter(
@@ -196,42 +209,25 @@ def _teacher(
     return teacher, data.fitted.with_tasks(experiment.tasks).without(unread)
 
 
-def _way(
+def _mode(
     experiment: Experiment,
     model: RankingModel,
     feed: Feed,
     workers: Workers,
+    before: TowerMode | None,
     reporter: TrainingReporter,
-) -> Way:
-    """The way to compute the tower: that of the options, or the fastest."""
+) -> TowerMode:
+    """How to compute the tower: as the options say, as before, or the fastest mode."""
     options = experiment.training
     rows = micro_batch_rows(options.micro_batch_size, model.tower)
-    usual = Way(rows, bool(options.jit_compile))
+    default = TowerMode(rows, bool(options.jit_compile))
     is_set = options.jit_compile is not None or options.micro_batch_size is not None
     if is_set or workers.replicas > 1:
-        return usual
+        return default
+    if before is not None:
+        return before
     settings = [experiment.model.model_dump(mode="json"), options.precision]
-    return Ways(model, feed, settings).fastest(usual, reporter.say)
-
-
-def _step(
-    options: TrainingOptions,
-    model: RankingModel,
-    optimizer: keras.optimizers.Optimizer,
-    read: FittedFeatures,
-    way: Way,
-    teacher: Teacher | None,
-) -> TrainStep:
-    return TrainStep(
-        model,
-        optimizer,
-        Layout.of(read.schema),
-        way.compiled,
-        way.rows,
-        options.id_dropout,
-        teacher,
-        make_task_weights(options, model),
-    )
+    return TowerTuner(model, feed, settings).fastest(default, reporter.say)
 
 
 def _warnings(

@@ -176,6 +176,7 @@ class Steps:
                     str(self.experiment.monitor)
                 ),
                 "calibration": trained.calibration,
+                "tower": trained.tower._asdict(),
                 "pruned": trained.pruned,
                 "warnings": trained.warnings,
                 "versions": trained.versions,  # those that trained the weights

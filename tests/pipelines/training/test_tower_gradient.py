@@ -124,8 +124,9 @@ def test_penalties_alone_have_the_factor(rows: int | None) -> None:
     np.testing.assert_allclose(slopes, 1 / (1 + np.exp(-1)) + np.array([0, 1, 2]), rtol=1e-5)
 
 
-def test_step_has_the_penalty_of_the_order() -> None:
-    """The mean over micro-batches of equal size is that of the batch."""
+@pytest.mark.parametrize("rows", [4, 6])
+def test_step_has_the_penalty_of_the_order(rows: int) -> None:
+    """The mean over rows is that of the batch, also where the last micro-batch is smaller."""
     tasks = (Task("click"), Task("buy"))
     model = aitm(Schema((Categorical("item", size=9),), tasks), tower_units=(5,), dropout=0.0)
     for weight in model.weights[1:]:
@@ -133,7 +134,7 @@ def test_step_has_the_penalty_of_the_order() -> None:
     inputs = {"item": np.arange(8).reshape(4, 2), "candidate_mask": np.ones((4, 2), bool)}
     logits = model(inputs, training=True)
     (expected,) = model.losses
-    tower = TowerGradient(model.tower, tasks, lambda loss: loss, rows=4)
+    tower = TowerGradient(model.tower, tasks, lambda loss: loss, rows=rows)
     labels = dict.fromkeys(logits, tf.fill((4, 2), np.nan))  # so the penalty is all of the loss
     totals = {"click": 1, "buy": 1}
     step = tf.function(lambda: tower(model.embedding(inputs), labels, totals, 1, tf.ones(2)))

@@ -17,6 +17,7 @@ from pipelines.training import build_model
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.optimizer import make_optimizer
 from pipelines.training.state import Saver
+from pipelines.training.tower_mode import TowerMode
 from pipelines.training.warm_start import WarmStart, _same_ids
 from pipelines.workflow.steps import Steps
 from recsys_attn.embedding_tables import plan_tables
@@ -71,7 +72,9 @@ def test_warm_start_moves_slots_with_their_rows(older: Steps, tmp_path: Path) ->
     model = build_model(older.experiment, schema)
     optimizer = make_optimizer(options, model.trainable_variables)
     footers = DataSplit(older.run.folder / "data" / "train").footers
-    saver = Saver(Checkpoints(tmp_path), "", model, optimizer, options, 1, footers)
+    saver = Saver(
+        Checkpoints(tmp_path), "", model, optimizer, options, 1, footers, TowerMode(None, False)
+    )
     initial = {name: v.numpy() for name, v in saver.variables()}
     WarmStart(older.run.folder).start(saver, FittedFeatures(schema, transforms))
     checkpoint = Checkpoints(older.run.folder / "checkpoints").newest
