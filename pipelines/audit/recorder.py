@@ -116,7 +116,7 @@ class Recorder:
                 gates = {
                     name.removeprefix("gate/"): gate
                     for name, gate in explanation.items()
-                    if name.startswith("gate/")
+                    if name.startswith("gate/") and self._model.tower.has_experts
                 }
             else:
                 self._model.tower(embedded, training=False)

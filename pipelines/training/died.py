@@ -28,9 +28,10 @@ def dead_tasks(tasks: Sequence[str], epochs: Sequence[Mapping[str, Any]]) -> Ite
     for task in tasks if epochs else ():
         auc = epochs[-1][f"val_{task}_auc"]
         entropies = [epoch.get(f"val_{task}_normalised_entropy", 0.0) for epoch in epochs]
-        if auc == 0.5:  # equal scores, to the last bit
+        if auc == 0.5:  # equal scores, or a rare chance on few rows
             yield (
-                f"Task {task!r} gives all rows the same score: it has died. Lower "
+                f"Task {task!r} has an AUC of exactly 0.5, as if all rows had the same score: it "
+                "has probably died. Lower "
                 "`training.learning_rate`, raise its weight, or set `training.task_weights`."
             )
         elif auc < NO_ORDER and min(entropies) >= 1:
@@ -49,7 +50,7 @@ def dead_experts(model: RankingModel, valid: Feed, seed: int) -> Iterator[str]:
         valid: The validation split.
         seed: Seed of the sample.
     """
-    if not any(name.startswith(_GATE) for name in model.explanations):
+    if not model.tower.has_experts:
         return
     _, table = drawn_rows(valid, ROWS, seed)
     sums: dict[str, NDArray[Any]] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -76,10 +75,18 @@ class LearnedWeights(TaskWeights):
     def variables(self) -> list[keras.Variable]:
         return [self.numbers, *self._optimizer.variables]
 
-    def _step(self, slopes: tf.Tensor) -> None:
-        """A step of Adam, which adds up the slopes of all replicas."""
+    def _step(self, slopes: tf.Tensor, known: tf.Tensor) -> None:
+        """A step of Adam, which adds up the slopes of all replicas.
+
+        Args:
+            slopes: The gradient by each task's number.
+            known: Whether a task has a loss in this step. Another one keeps its number, which
+                Adam's momentum would move.
+        """
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        before = tf.convert_to_tensor(self.numbers.value)
         self._optimizer.apply([slopes / replicas], [self.numbers])
+        self.numbers.assign(tf.where(known, tf.convert_to_tensor(self.numbers.value), before))
 
 
 class UncertaintyWeights(LearnedWeights):
@@ -99,7 +106,7 @@ class UncertaintyWeights(LearnedWeights):
         return tf.reduce_sum(tf.convert_to_tensor(self.numbers.value)) / 2
 
     def update(self, losses: tf.Tensor, gradients: tf.Tensor | None) -> None:
-        self._step(tf.where(losses > 0, 0.5 - self.values() * losses, 0.0))
+        self._step(tf.where(losses > 0, 0.5 - self.values() * losses, 0.0), losses > 0)
 
 
 class GradNormWeights(LearnedWeights):
@@ -145,7 +152,8 @@ class GradNormWeights(LearnedWeights):
         first = tf.where(before > 0, before, losses)
         self._first.assign(first)
         norms = tf.norm(gradients, axis=1)
-        self._step(slopes_of(self.values(), norms, losses, first, self._alpha))
+        slopes = slopes_of(self.values(), norms, losses, first, self._alpha)
+        self._step(slopes, (losses > 0) & (norms > 0))
 
 
 def slopes_of(
@@ -153,7 +161,7 @@ def slopes_of(
 ) -> tf.Tensor:
     """The gradient of GradNorm's loss by the logarithms of the weights, before the softmax.
 
-    Tasks without a loss or a gradient in this step count in no mean and ask for no change.
+    Tasks without a loss or a gradient in this step count in no mean.
 
     Args:
         weights: The weight w of each task.
@@ -184,14 +192,14 @@ def make_task_weights(options: TrainingOptions, model: RankingModel) -> TaskWeig
     chosen = with_options(options.task_weights)
     if isinstance(chosen, Uncertainty):
         return UncertaintyWeights(tasks)
-    layer: Any = getattr(model.tower, "last_shared", None)
-    if layer is None or not layer.trainable_variables:
+    shared = getattr(model.tower, "last_shared", None)
+    if not shared:
         raise PipelineError(
             "`training.task_weights`: GradNorm compares the gradients of the last layer that all "
             f"tasks share, and the model {model.name!r} has none with weights. Set "
             '`task_weights = "uncertainty"`, or choose another model.'
         )
-    return GradNormWeights(tasks, layer.trainable_variables, chosen.alpha)
+    return GradNormWeights(tasks, shared, chosen.alpha)
 
 
 def _state(size: int, name: str) -> keras.Variable:

@@ -80,7 +80,8 @@ def finalnet(
         Stream(gate, [Mlp(units, activation, dropout, norm, factorized=True)])
         for gate, units in zip(gates, blocks, strict=False)
     ]
-    taught = [task for task in schema.tasks if task.loss == "cross_entropy" and second_units]
+    of_cross_entropy = [t for t in schema.tasks if t.loss_options.name == "cross_entropy"]
+    taught = of_cross_entropy if second_units else []
     head = AveragedHeads(
         [task.name for task in schema.tasks],
         [units[-1] for units in blocks],

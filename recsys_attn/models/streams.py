@@ -11,6 +11,7 @@ from keras import ops
 
 from recsys_attn.checks import require_not_negative, require_positive
 from recsys_attn.embeddings import FeatureEmbedding
+from recsys_attn.interactions.bilinear import BilinearFusion
 from recsys_attn.layer import Layer
 from recsys_attn.models.building_blocks import TaskHeads, flatten
 from recsys_attn.models.histories import pooled
@@ -166,6 +167,13 @@ class Streams(Layer):
                 shape=(len(self.terms), self.linear), initializer="ones", name="term_weights"
             )
         self.built = True
+
+    @property
+    def shared_variables(self) -> list[keras.Variable]:
+        """The weights that all tasks share, without those of each task's terms and fusion."""
+        of_all = [layer for layer in self.layers if not isinstance(layer, BilinearFusion)]
+        parts = (*self.streams, *self.terms, *of_all)
+        return [variable for part in parts for variable in part.trainable_variables]
 
     def call(
         self, blocks: list[Tensor], present: list[Tensor], row_mask: Tensor | None = None

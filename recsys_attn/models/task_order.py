@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recsys_attn.schema import Schema
 
-_WAY_OUT = "The model aitm with `order_penalty` = 0 compares none"
+_WAY_OUT = "Or use the model aitm with order_penalty = 0, which does not compare the tasks"
 
 
 def require_several(model: str, schema: Schema) -> None:
@@ -24,13 +24,15 @@ def require_comparable(model: str, schema: Schema) -> None:
         schema: Its tasks.
 
     Raises:
-        ValueError: A task has another loss than `"cross_entropy"`, or tasks have other masks.
+        ValueError: A task has a loss that gives no probabilities before calibration, or tasks have
+            different masks.
     """
     for task in schema.tasks:
-        if not task.has_probabilities:
+        if not task.has_probabilities or task.loss_options.needs_calibration:
             raise ValueError(
-                f"{model} compares probabilities, which `loss` = 'cross_entropy' teaches. Received "
-                f"for the task {task.name!r}: loss={task.loss!r}. {_WAY_OUT}"
+                f"{model} compares probabilities, which the losses 'cross_entropy' without "
+                f"smoothing and 'jrc' give. Received for the task {task.name!r}: "
+                f"loss={task.loss!r}. Give it one of these. {_WAY_OUT}"
             )
     masks = {task.name: task.mask for task in schema.tasks}
     if len(set(masks.values())) > 1:

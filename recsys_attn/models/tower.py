@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from recsys_attn.layer import Layer
+from recsys_attn.multitask.transfer import AdaptiveTransfer
 from recsys_attn.schema import CANDIDATE_MASK
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -105,10 +106,20 @@ class Tower(Layer):
         return getattr(self.head, "returns_gates", False)
 
     @property
-    def last_shared(self) -> keras.layers.Layer:
-        """The last layer that all tasks share: the experts, or the interaction before the heads."""
-        layer: keras.layers.Layer = getattr(self.head, "experts", None) or self.interaction
-        return layer
+    def has_experts(self) -> bool:
+        """Whether the gates are those of experts, and not those of a transfer between tasks."""
+        return self._has_gates and not isinstance(self.head.experts, AdaptiveTransfer)
+
+    @property
+    def last_shared(self) -> list[keras.Variable]:
+        """The weights of the last layer that all tasks share: experts, else the interaction."""
+        for layer in (getattr(self.head, "experts", None), self.interaction):
+            found = getattr(layer, "shared_variables", None)
+            if found is None and layer is self.interaction:
+                found = layer.trainable_variables
+            if found:
+                return list(found)
+        return []
 
     def build(self, input_shape: Shape | None = None) -> None:
         self.built = True  # the parts are built by their first call

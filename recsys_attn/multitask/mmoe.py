@@ -129,6 +129,11 @@ class MMoE(Layer):
         return self.experts.gate is not None or self.experts.disagreement is not None
 
     @property
+    def shared_variables(self) -> list[keras.Variable]:
+        """The weights that all tasks share: those of the experts."""
+        return list(self.experts.trainable_variables)
+
+    @property
     def returns_gates(self) -> bool:
         """Whether the gates are weights of experts, as not all mechanisms make them."""
         return self.gate == "softmax" or self.attention_gate.mechanism.returns_weights

@@ -99,6 +99,11 @@ class ProgressiveExperts(Layer):
         ]
         self.weighting = Softmax(dtype=policy)
 
+    @property
+    def shared_variables(self) -> list[keras.Variable]:
+        """The weights of the last layer that all tasks share: those of its shared experts."""
+        return list(self.experts[-1][-1].trainable_variables)
+
     def build(self, input_shape: Shape) -> None:
         shape = (None, input_shape[-1])
         for experts, gates in zip(self.experts, self.gates, strict=True):

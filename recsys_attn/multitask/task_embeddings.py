@@ -99,6 +99,11 @@ class TaskEmbeddingExperts(Layer):
         self.weighting = Softmax(dtype=policy)
 
     @property
+    def shared_variables(self) -> list[keras.Variable]:
+        """The weights that all tasks share: those of the shared experts."""
+        return list(self.experts[0].trainable_variables)
+
+    @property
     def num_experts(self) -> int:
         """Number of experts of all tasks, and shared ones."""
         return self.num_tasks * self.task_experts + self.shared_experts

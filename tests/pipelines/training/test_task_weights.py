@@ -25,6 +25,7 @@ from recsys_attn.models import logistic_regression, mlp
 from recsys_attn.schema import Categorical, Schema, Task
 from tests.pipelines.training.trainer import Trainer
 from tests.support.experiments import load
+from tests.support.small_models import SMALL, inputs, make
 
 TASKS = (Task("click"), Task("buy"))
 B, T, D, U = 11, 3, 5, 2
@@ -94,6 +95,20 @@ def test_uncertainty_learns_the_inverse_of_a_loss_of_constant_size() -> None:
     np.testing.assert_allclose(weights.penalty(), expected, rtol=0.02)
 
 
+@pytest.mark.parametrize("kind", ["uncertainty", "gradnorm"])
+def test_a_task_without_labels_keeps_its_number(kind: str) -> None:
+    """Also after steps with labels, whose momentum would move it."""
+    weights = UncertaintyWeights(TASKS) if kind == "uncertainty" else GradNormWeights(TASKS, [], 1)
+    gradients = tf.constant([[3.0, 4.0], [0.1, 0.2]])
+    weights.update(tf.constant([0.2, 2.0]), gradients)
+    before = weights.numbers.numpy()
+    for _ in range(5):
+        weights.update(tf.constant([0.2, 0.0]), gradients * [[1.0], [0.0]])
+    assert weights.numbers.numpy()[1] == before[1] != 0
+    if kind == "uncertainty":
+        assert weights.numbers.numpy()[0] != before[0]
+
+
 class Shared(keras.layers.Layer):
     """Two logits of one shared product."""
 
@@ -157,6 +172,20 @@ def test_gradnorm_looks_at_the_last_layer_that_tasks_share() -> None:
     }
     with pytest.raises(PipelineError, match="'logistic_regression' has none with weights"):
         make_task_weights(options, logistic_regression(schema))
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_gradnorm_looks_at_weights_of_all_tasks_only(name: str) -> None:
+    """Of each matrix; a model of private ones is refused."""
+    model = make(name)
+    embedded = model.embedding(inputs())
+    with tf.GradientTape(persistent=True) as tape:
+        found = {task: tf.reduce_sum(x**2) for task, x in model.tower(embedded).items()}
+    shared = model.tower.last_shared
+    assert (not shared) == (name in ("aitm", "esmm", "fm", "logistic_regression"))
+    for loss in found.values():
+        gradients = tape.gradient(loss, [variable.value for variable in shared])
+        assert all(gradient is not None for gradient in gradients)
 
 
 def test_a_model_without_shared_weights_is_refused_early(tmp_path: Path) -> None:

@@ -159,6 +159,15 @@ def crossentropy(target: Array, logit: Array) -> float:
     return float(-(p * np.log(q) + (1 - p) * np.log(1 - q)).mean())
 
 
+@pytest.mark.parametrize(
+    ("loss", "taught"),
+    [("cross_entropy", True), ({"name": "cross_entropy", "smoothing": 0.1}, True), ("bpr", False)],
+)
+def test_finalnet_teaches_tasks_of_cross_entropy(loss: Any, taught: bool) -> None:
+    head = models.finalnet(Schema(FEATURES, (Task("click", loss=loss),)), width=3).tower.head
+    assert head.distillation == ({"click": 1.0} if taught else {})
+
+
 def test_the_blocks_of_finalnet_learn_from_their_mean() -> None:
     (vector,) = normal((2, 3, 5))
     mask = np.array([[True, True, False], [True, False, False]])

@@ -94,6 +94,8 @@ def test_tasks_that_cannot_be_compared_are_refused(name: str) -> None:
         make(replace(SCHEMA, tasks=(Task("click"),)))
     with pytest.raises(ValueError, match=r"'cross_entropy'.*the task 'buy': loss='softmax'"):
         make(replace(SCHEMA, tasks=(Task("click"), Task("buy", loss="softmax"))))
+    with pytest.raises(ValueError, match=r"'cross_entropy'.*the task 'click': loss='focal'"):
+        make(replace(SCHEMA, tasks=(Task("click", loss="focal"), Task("buy"))))
     tasks = (Task("click"), Task("buy", mask="click"))
     with pytest.raises(ValueError, match=r"`mask` must be the same.*'buy': 'click'"):
         make(replace(SCHEMA, tasks=tasks))
