@@ -131,6 +131,7 @@ def _quiet() -> Iterator[None]:
     options.preserve_order = True
     options.resource_limits = ray.data.ExecutionResources(object_store_memory=_HELD * _cpus())
     context.enable_progress_bars = False
+    context.execution_no_progress_timeout_s = -1  # a task may be a training of hours
     context.raise_original_map_exception = True
     with (
         ray.data.DataContext.current(context),
