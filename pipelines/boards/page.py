@@ -17,7 +17,7 @@ from pipelines.report.html import environment
 from pipelines.report.numbers import ABSENT, count, decimal
 
 _LEFT_OUT_FIRST = ("weights", "minutes", "seeds", "s.d.", "95 % interval")
-_LONGEST = 30
+_VERDICT_WIDTH = 30
 _STYLES = {REPRODUCED: "green", BETTER: "green", WORSE: "red"}
 
 
@@ -61,8 +61,8 @@ def print_board(console: Console, loaded: LoadedBoard, lines: Sequence[Line]) ->
 
 
 def _width(name: str, cells: Sequence[str]) -> int:
-    """Of a column that wraps nothing but a long verdict."""
-    return min(max(map(len, (name, *cells))), _LONGEST) + 1
+    """The width of a column; longer verdicts are wrapped."""
+    return min(max(map(len, (name, *cells))), _VERDICT_WIDTH) + 1
 
 
 def write_board(

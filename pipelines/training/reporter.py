@@ -17,7 +17,7 @@ class TrainingReporter:
 
     Args:
         progress: The console output.
-        rows: RowMapping of an epoch.
+        rows: Rows of an epoch.
         epochs: Maximum number of epochs.
         tasks: Names of the tasks.
         monitor: The monitored metric.

@@ -34,7 +34,8 @@ class TrainStep:
 
     The loss of a task is the mean over all known labels of the global batch, or over all its
     requests with a positive and a negative for a loss that teaches their order. So several replicas
-    take the same step as one replica with their batches concatenated.
+    take the same step as one replica with their batches concatenated, but for dropout, statistics
+    of a batch and the losses that layers add.
 
     Args:
         model: The model.

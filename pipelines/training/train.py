@@ -136,16 +136,7 @@ def train(
         with workers.strategy.scope():
             before = saved_tower(checkpoints, output.key)
             mode = _mode(experiment, model, feeds[0], workers, before, reporter)
-            step = TrainStep(
-                model,
-                optimizer,
-                Layout.of(read.schema),
-                mode.jit_compile,
-                mode.micro_batch_size,
-                options.id_dropout,
-                teacher,
-                make_task_weights(options, model),
-            )
+            step = _step(options, model, optimizer, read, mode, teacher)
         saver = Saver(
             checkpoints,
             output.key,
@@ -228,6 +219,26 @@ def _mode(
         return before
     settings = [experiment.model.model_dump(mode="json"), options.precision]
     return TowerTuner(model, feed, settings).fastest(default, reporter.say)
+
+
+def _step(
+    options: TrainingOptions,
+    model: RankingModel,
+    optimizer: keras.optimizers.Optimizer,
+    read: FittedFeatures,
+    mode: TowerMode,
+    teacher: Teacher | None,
+) -> TrainStep:
+    return TrainStep(
+        model,
+        optimizer,
+        Layout.of(read.schema),
+        mode.jit_compile,
+        mode.micro_batch_size,
+        options.id_dropout,
+        teacher,
+        make_task_weights(options, model),
+    )
 
 
 def _warnings(

@@ -99,7 +99,8 @@ class AttentionalGru(Layer):
             new = new * weight + bias if self.kind == "aigru" else new
             # Not `matmul`: XLA cannot compile the gradient of its form for three axes in a loop.
             old = ops.einsum("btu,ug->btg", state, recurrent)
-            # Not slices: the gradient of each is as large as all gates, that of a split one copy.
+            # One split instead of slices: the gradient of each slice is a tensor of the full size,
+            # that of a split is one concatenation.
             new, old = (ops.split(x, gates, axis=-1) for x in (new, old))
             reset = ops.sigmoid(new[0] + old[0])
             candidate = ops.tanh(new[1] + reset * old[1])

@@ -29,8 +29,9 @@ class EulerInteraction(Layer):
 
     `r' = norm(exp(l) cos(t) + relu(W r + d))`, `p' = norm(exp(l) sin(t) + relu(W p + d))`
 
-    where W, over all fields and channels, is the implicit part, the same for r and p. The output is
-    `r + p` of the last layer.
+    where W, over all fields and channels, is the implicit part, the same for r and p. The modulus
+    `exp(l)` is at most `e^10`, about 22,000: `l` above 10 counts as 10, and has no gradient. The
+    output is `r + p` of the last layer.
 
     Source: Tian et al., "EulerNet: Adaptive Feature Interaction Learning via Euler's Formula for
     CTR Prediction", SIGIR 2023, arXiv 2304.10711.

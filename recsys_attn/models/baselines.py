@@ -46,7 +46,13 @@ def logistic_regression(schema: Schema, *, embeddings_regularizer: Any = None) -
     (1, 3)
     """
     return ranker(
-        "logistic_regression", schema, None, [], "mean", embeddings_regularizer, linear=True
+        "logistic_regression",
+        schema,
+        None,
+        [],
+        history_pooling="mean",
+        embeddings_regularizer=embeddings_regularizer,
+        linear=True,
     )
 
 

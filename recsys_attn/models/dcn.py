@@ -92,4 +92,11 @@ def dcn(
         streams = [Stream(layers=[products, *deep])]
     else:
         streams = [Stream(layers=[products]), *([Stream(layers=deep)] if deep else [])]
-    return ranker("dcn", schema, width, streams, history_pooling, embeddings_regularizer)
+    return ranker(
+        "dcn",
+        schema,
+        width,
+        streams,
+        history_pooling=history_pooling,
+        embeddings_regularizer=embeddings_regularizer,
+    )

@@ -38,7 +38,8 @@ def dsin(
 
     Sessions, their self-attention and the LSTM are computed once for a request; a candidate weighs
     the sessions before and after the LSTM. `explain` has the weight of each event and of its
-    session before it.
+    session before it. The LSTM has no peepholes, unlike that of the paper's equations. The states
+    of both directions are concatenated; the authors' code averages them.
 
     Source: Feng et al., "Deep Session Interest Network for Click-Through Rate Prediction",
     IJCAI 2019, arXiv 1905.06482; sizes are those of the authors' code, heads as in the Transformer.

@@ -60,4 +60,11 @@ def eulernet(
     (1, 3)
     """
     products = Stream(EulerInteraction(orders, norm, dropout))
-    return ranker("eulernet", schema, width, [products], history_pooling, embeddings_regularizer)
+    return ranker(
+        "eulernet",
+        schema,
+        width,
+        [products],
+        history_pooling=history_pooling,
+        embeddings_regularizer=embeddings_regularizer,
+    )

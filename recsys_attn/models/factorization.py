@@ -66,8 +66,16 @@ def fm(
     require_bool("pair_weights", pair_weights)
     pairs = [Stream(PairProducts())] if pair_weights else []
     terms = [] if pair_weights else [Stream(FactorizationMachine())]
-    common = history_pooling, embeddings_regularizer
-    return ranker("fm", schema, width, pairs, *common, terms=terms, linear=True)
+    return ranker(
+        "fm",
+        schema,
+        width,
+        pairs,
+        history_pooling=history_pooling,
+        embeddings_regularizer=embeddings_regularizer,
+        terms=terms,
+        linear=True,
+    )
 
 
 @MODELS.register("afm")
@@ -122,8 +130,15 @@ def afm(
     config = {"units": units, "dropout": attention_dropout}
     attention = {"class_name": "afm", "config": config}
     pooled = Stream(AttentionalPairs(attention), [keras.layers.Dropout(dropout)])
-    common = history_pooling, embeddings_regularizer
-    return ranker("afm", schema, width, [pooled], *common, linear=True)
+    return ranker(
+        "afm",
+        schema,
+        width,
+        [pooled],
+        history_pooling=history_pooling,
+        embeddings_regularizer=embeddings_regularizer,
+        linear=True,
+    )
 
 
 @MODELS.register("wide_and_deep")
@@ -176,8 +191,15 @@ def wide_and_deep(
     """
     require_sizes("mlp_units", mlp_units)
     deep = Stream(layers=[Mlp(mlp_units, activation, dropout, norm)])
-    common = history_pooling, embeddings_regularizer
-    return ranker("wide_and_deep", schema, width, [deep], *common, linear=True)
+    return ranker(
+        "wide_and_deep",
+        schema,
+        width,
+        [deep],
+        history_pooling=history_pooling,
+        embeddings_regularizer=embeddings_regularizer,
+        linear=True,
+    )
 
 
 @MODELS.register("deepfm")
@@ -230,9 +252,17 @@ def deepfm(
     """
     require_sizes("mlp_units", mlp_units)
     deep = Stream(layers=[Mlp(mlp_units, activation, dropout, norm)])
-    common = history_pooling, embeddings_regularizer
     terms = [Stream(FactorizationMachine())]
-    return ranker("deepfm", schema, width, [deep], *common, terms=terms, linear=True)
+    return ranker(
+        "deepfm",
+        schema,
+        width,
+        [deep],
+        history_pooling=history_pooling,
+        embeddings_regularizer=embeddings_regularizer,
+        terms=terms,
+        linear=True,
+    )
 
 
 @MODELS.register("xdeepfm")
@@ -290,5 +320,12 @@ def xdeepfm(
     products = Stream(CompressedInteraction(cin_units))
     require_sizes("mlp_units", mlp_units)
     deep = Stream(layers=[Mlp(mlp_units, activation, dropout, norm)])
-    common = history_pooling, embeddings_regularizer
-    return ranker("xdeepfm", schema, width, [products, deep], *common, linear=True)
+    return ranker(
+        "xdeepfm",
+        schema,
+        width,
+        [products, deep],
+        history_pooling=history_pooling,
+        embeddings_regularizer=embeddings_regularizer,
+        linear=True,
+    )

@@ -90,8 +90,16 @@ def fibinet(
             Stream([weighted, BilinearInteraction(kind)]),
         ]
     layers = [Mlp(mlp_units, activation, dropout, norm)]
-    common = history_pooling, embeddings_regularizer
-    return ranker("fibinet", schema, width, streams, *common, linear=True, layers=layers)
+    return ranker(
+        "fibinet",
+        schema,
+        width,
+        streams,
+        history_pooling=history_pooling,
+        embeddings_regularizer=embeddings_regularizer,
+        linear=True,
+        layers=layers,
+    )
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")

@@ -103,9 +103,17 @@ def finalmlp(
         sizes.append(units[-1])
     # The logits need more precision than bfloat16.
     fusion = BilinearFusion(sizes, len(tasks), num_heads, dtype="float32")
-    common = history_pooling, embeddings_regularizer
     head = TaskHeads(tasks, added=True)
-    return ranker("finalmlp", schema, width, streams, *common, layers=[fusion], head=head)
+    return ranker(
+        "finalmlp",
+        schema,
+        width,
+        streams,
+        history_pooling=history_pooling,
+        embeddings_regularizer=embeddings_regularizer,
+        layers=[fusion],
+        head=head,
+    )
 
 
 def _places(name: str, context: Sequence[str], fields: Sequence[str]) -> list[int]:

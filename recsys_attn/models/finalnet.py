@@ -87,5 +87,12 @@ def finalnet(
         [units[-1] for units in blocks],
         {task.name: task.weight for task in taught},
     )
-    common = history_pooling, embeddings_regularizer
-    return ranker("finalnet", schema, width, streams, *common, head=head)
+    return ranker(
+        "finalnet",
+        schema,
+        width,
+        streams,
+        history_pooling=history_pooling,
+        embeddings_regularizer=embeddings_regularizer,
+        head=head,
+    )

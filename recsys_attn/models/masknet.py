@@ -80,4 +80,11 @@ def masknet(
         block_units, structure, embedding_norm, reduction, activation, dropout, norm
     )
     stream = Stream(blocks, [Mlp(mlp_units, activation, dropout)])
-    return ranker("masknet", schema, width, [stream], history_pooling, embeddings_regularizer)
+    return ranker(
+        "masknet",
+        schema,
+        width,
+        [stream],
+        history_pooling=history_pooling,
+        embeddings_regularizer=embeddings_regularizer,
+    )

@@ -46,8 +46,8 @@ def ple(
         expert_units: Hidden units of an expert.
         tower_units: Hidden units of each task's tower.
         dropout: Dropout of experts and towers.
-        balance: Factor of the penalty on experts that are used unequally. Raise it to 0.01 or 0.1
-            where an expert has died. Defaults to 0: none.
+        balance: Factor of the penalty on experts of the last layer that are used unequally. Raise
+            it to 0.01 or 0.1 where one of them has died. Defaults to 0: none.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:

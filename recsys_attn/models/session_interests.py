@@ -27,7 +27,9 @@ class SessionInterests(Layer):
     with `a = softmax_k(I_k W q)` and `b = softmax_k(H_k V q)`. A new session begins where more than
     `gap` seconds lie between two events. Only the last `max_sessions` sessions count, and the last
     `max_events` events of each; k and t count from the latest one, so that cutting older ones moves
-    none. Everything but the two sums is computed once for all candidates.
+    none. Everything but the two sums is computed once for all candidates. The LSTM has no
+    peepholes, unlike that of the paper's equations. `H` has the states of both directions side by
+    side; the authors' code has their mean.
 
     Source: Feng et al., "Deep Session Interest Network for Click-Through Rate Prediction",
     IJCAI 2019, arXiv 1905.06482; it counts sessions and events from the first.

@@ -180,7 +180,8 @@ class Streams(Layer):
     ) -> Tensor:
         outputs = []
         if self.linear:
-            # Not slices: the gradient of each is as large as the block, that of a split one copy.
+            # One split instead of slices: the gradient of each slice is a tensor of the full size,
+            # that of a split is one concatenation.
             parts = [ops.split(block, [self.linear], axis=-1) for block in blocks]
             total = sum(ops.sum(weights, axis=-2) for weights, _ in parts)
             blocks = [vectors for _, vectors in parts]
@@ -217,6 +218,7 @@ def ranker(
     schema: Schema,
     width: int | None,
     streams: Sequence[keras.layers.Layer],
+    *,
     history_pooling: str,
     embeddings_regularizer: Any,
     terms: Sequence[keras.layers.Layer] = (),

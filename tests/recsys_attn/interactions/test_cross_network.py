@@ -59,7 +59,7 @@ def test_layer_equals_the_papers(name: str) -> None:
     assert_close(layer(INPUTS), x)
 
 
-def test_a_vector_of_ones_in_every_row_is_the_vector_kind() -> None:
+def test_the_matrix_kind_with_equal_columns_is_the_vector_kind() -> None:
     """W with equal columns multiplies each number by one product, as DCN does."""
     matrix, vector = built(), built(kind="vector")
     for own, other in zip(matrix.layers, vector.layers, strict=True):

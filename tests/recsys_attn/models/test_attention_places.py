@@ -28,7 +28,7 @@ def places(model: RankingModel) -> list[tuple[str, tuple[int, ...]]]:
     return found
 
 
-def test_the_flagship_has_all_places() -> None:
+def test_attention_ranker_has_attention_in_every_place() -> None:
     model = attention_ranker(
         SCHEMA,
         encoder="transformer",

@@ -64,7 +64,7 @@ def test_the_order_of_events_matters(positions: Any, encoder: Any) -> None:
 
 
 @pytest.mark.parametrize("encoder", ["transformer", "performer"])
-def test_none_is_blind_to_the_order(encoder: str) -> None:
+def test_without_positions_the_order_changes_nothing(encoder: str) -> None:
     assert not changed_by_a_reversal(model(encoder, "none"))
 
 

@@ -175,7 +175,7 @@ def test_the_gates_are_those_of_the_experts() -> None:
         np.testing.assert_allclose(mixed[:, :, index], expected, rtol=0, atol=1e-5)
 
 
-def test_a_padded_candidate_looks_at_nothing() -> None:
+def test_a_padded_candidate_has_no_weights() -> None:
     model = tower(InterestHistory(TargetAttention(), 4))
     mask = np.ones((B, T), bool)
     mask[:, 3:] = False

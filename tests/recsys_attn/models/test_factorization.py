@@ -88,7 +88,7 @@ def test_weights_of_pairs_make_the_field_weighted_machine() -> None:
         assert_close(found, expected)
 
 
-def test_attention_of_pairs_drops_weights_and_their_sum() -> None:
+def test_afm_has_dropout_of_weights_and_of_their_sum() -> None:
     schema = Schema(FEATURES, TASKS["one"])
     model = models.afm(schema, width=3, attention_dropout=0.3, dropout=0.2)
     (stream,) = model.tower.interaction.streams

@@ -147,7 +147,7 @@ def test_finalnet_is_the_mean_of_its_blocks() -> None:
     assert not model.losses
 
 
-def test_finalnet_of_one_block_teaches_nothing() -> None:
+def test_finalnet_of_one_block_adds_no_loss() -> None:
     model = finalnet("one", second_units=())
     (expected,) = finalnet_logits(model)
     assert_close(logits(model, training=True), expected, rtol=1e-3)

@@ -105,7 +105,7 @@ def test_missing_events_may_stand_anywhere(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["din", "attention_ranker", "mmoe"])
-def test_context_history_goes_with_padded_candidates(name: str) -> None:
+def test_padded_candidates_change_no_score_with_a_history_of_the_context(name: str) -> None:
     schema = Schema(
         (
             Categorical("place", "context", size=11),
@@ -204,7 +204,7 @@ def test_destine_is_autoint_with_its_attention_and_without_relu() -> None:
 
 
 @pytest.mark.parametrize("name", ["bst", "dien", "din", "dsin"])
-def test_missing_events_are_scored_as_none(name: str) -> None:
+def test_missing_events_score_as_an_empty_history(name: str) -> None:
     """An empty history and a history of missing events give the same scores."""
     model = make(name)
     empty = inputs()

@@ -69,7 +69,7 @@ def test_conversion_is_the_product_along_the_chain(esmm: RankingModel) -> None:
         np.testing.assert_allclose(quotient, sigmoid(conditional[task]), rtol=1e-5)
 
 
-def test_calibration_is_of_the_product(esmm: RankingModel) -> None:
+def test_esmm_calibrates_the_product_of_the_chain(esmm: RankingModel) -> None:
     logits = arrays(esmm(INPUTS))
     esmm.calibrate({"buy": (0.5, -1.0)})
     scores = arrays(esmm.probabilities(INPUTS))

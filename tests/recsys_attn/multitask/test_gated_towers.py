@@ -64,7 +64,7 @@ def test_gates_have_no_gradient_to_what_they_scale(layer: GatedTowers) -> None:
     assert np.abs(found[:, D:]).min() > 0  # the condition has one
 
 
-def test_unit_without_weights_changes_nothing() -> None:
+def test_a_gate_of_zero_weights_is_the_identity() -> None:
     unit = GateUnit(units=3)
     unit(X[:, :D], X[:, D:])
     unit.set_weights([np.zeros_like(w) for w in weights_of(unit)])

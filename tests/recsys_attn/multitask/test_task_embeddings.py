@@ -70,7 +70,7 @@ def test_a_task_teaches_its_own_and_the_shared_part(layer: TaskEmbeddingExperts,
     assert by_part[[0, task + 1]].min() > 0.01
 
 
-def test_other_tasks_enter_forwards(layer: TaskEmbeddingExperts) -> None:
+def test_embeddings_of_other_tasks_change_the_output(layer: TaskEmbeddingExperts) -> None:
     changed = X.copy()
     changed[:, 2 :: TASKS + 1] += 1.0  # of the second task
     difference = np.abs(numpy(layer(changed)) - numpy(layer(X)))
