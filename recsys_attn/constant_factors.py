@@ -19,8 +19,11 @@ def constant_factors() -> Iterator[None]:
 
     Outputs stay the same. A layer `f(x) = s(x) x` then has the gradient `s(x)`, so that input times
     gradient is `f(x)`: what enters a layer as relevance leaves it, but for biases. It holds for
-    `Mlp`, `FeedForward`, `MMoE`, `OutputGate`, `ContextGate`, `CrossFieldGate` and the norms
-    `"layer"` and `"rms"` of Transformer blocks; ReLU and linear layers have it anyway. Weights of
+    `Mlp`, `FeedForward`, layers that gate or weigh (`GateUnit`, `SqueezeExcitation`, `OutputGate`,
+    `ContextGate`, `CrossFieldGate`, `MaskBlock`, `FactorizedDense`, `CrossNetwork`), those of
+    experts and tasks (`MMoE`, `ProgressiveExperts`, `TaskEmbeddingExperts`, `AdaptiveTransfer`) and
+    the norms `"layer"` and `"rms"` of Transformer blocks; ReLU and linear layers have it anyway.
+    Products of fields, as in a factorization machine, have not. Weights of
     attention are not held; see `watch_heads`, with which they can be. It acts on calls that run in
     Python: eager ones, and those of a function while it is traced.
 

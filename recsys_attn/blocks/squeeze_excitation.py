@@ -11,6 +11,7 @@ from keras import ops
 from recsys_attn.blocks import activations
 from recsys_attn.blocks.mixers import MIXERS
 from recsys_attn.checks import require_mask_of, require_positive, unknown_name
+from recsys_attn.constant_factors import held
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import masked_mean
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -97,7 +98,7 @@ class SqueezeExcitation(Layer):
         else:
             means = masked_mean(inputs, present)[..., 0, :]
         hidden = ops.relu(ops.matmul(means, self.squeeze_kernel))
-        weights = self._activation(ops.matmul(hidden, self.excite_kernel))
+        weights = held(self._activation(ops.matmul(hidden, self.excite_kernel)))
         return inputs * ops.expand_dims(weights, -1 if self.over == "fields" else -2)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.checks import require_bool, require_positive, unknown_name
+from recsys_attn.constant_factors import held
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -121,9 +122,9 @@ class CrossNetwork(Layer):
         x = inputs
         for weights in self.layers:
             if self.kind == "vector":
-                x = inputs * ops.matmul(x, weights["kernel"]) + weights["bias"] + x
+                x = inputs * held(ops.matmul(x, weights["kernel"])) + weights["bias"] + x
             else:
-                x = inputs * self._factors(x, weights) + x
+                x = inputs * held(self._factors(x, weights)) + x
         return x
 
     def _factors(self, x: Tensor, weights: dict[str, Any]) -> Tensor:

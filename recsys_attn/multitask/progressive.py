@@ -10,6 +10,7 @@ from keras import ops
 
 from recsys_attn.attention.weightings.softmax import Softmax
 from recsys_attn.checks import require_positive, require_sizes
+from recsys_attn.constant_factors import held
 from recsys_attn.layer import Layer
 from recsys_attn.multitask.experts import Experts
 from recsys_attn.multitask.gates import InputGate
@@ -130,7 +131,7 @@ class ProgressiveExperts(Layer):
 
     def _mixed(self, gate: InputGate, x: Tensor, parts: list[Tensor]) -> tuple[Tensor, Tensor]:
         """Returns the mixture (M, U) of experts, and their shares (M, E)."""
-        shares = self.weighting(gate(x))  # (M, 1, E)
+        shares = held(self.weighting(gate(x)))  # (M, 1, E)
         experts = ops.transpose(ops.concatenate(parts, axis=0), (1, 0, 2))
         return ops.matmul(shares, experts)[:, 0], shares[:, 0]
 

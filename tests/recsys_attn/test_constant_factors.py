@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from keras import ops
 
-from recsys_attn.blocks import FeedForward, Mlp
+from recsys_attn.blocks import FeedForward, Mlp, SqueezeExcitation
 from recsys_attn.blocks.norms import NORMS, normalise
 from recsys_attn.constant_factors import constant_factors, factors_are_constant, times_constant
-from recsys_attn.multitask import MMoE
+from recsys_attn.interactions import CrossNetwork
+from recsys_attn.multitask import MMoE, ProgressiveExperts
 from tests.support.gradients import gradient
 
 ROWS, WIDTH = 5, 7
@@ -23,6 +24,11 @@ LAYERS = {
     "factorised": lambda: Mlp((10, 4), "gelu", factorized=True),
     "swiglu": lambda: FeedForward(11, "swiglu"),
     "experts": lambda: MMoE(2, 3, (5,), "softmax", activation="gelu"),
+    "progressive": lambda: ProgressiveExperts(2, expert_units=(5,)),
+    "cross": lambda: CrossNetwork(2),
+    "cross vector": lambda: CrossNetwork(2, kind="vector"),
+    "cross gated": lambda: CrossNetwork(2, gated=True),
+    "cross experts": lambda: CrossNetwork(2, rank=3, num_experts=2),
 }
 
 
@@ -41,6 +47,19 @@ def test_input_times_gradient_is_the_output_of_a_layer(name, x):
     np.testing.assert_allclose(relevance, total, rtol=1e-4, atol=1e-5)
     plain = (x * gradient(network, x)).sum(axis=1)
     assert np.abs(plain - total).max() > 0.01
+
+
+def test_weights_of_fields_are_constants():
+    fields = np.random.default_rng(0).normal(size=(ROWS, 4, 3)).astype("float32")
+    layer = SqueezeExcitation(reduction=2)
+    total = ops.convert_to_numpy(layer(fields)).sum(axis=(1, 2))
+
+    def conserving(x):
+        with constant_factors():
+            return layer(x)
+
+    relevance = (fields * gradient(conserving, fields)).sum(axis=(1, 2))
+    np.testing.assert_allclose(relevance, total, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["layer", "rms"])
