@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -c constraints.txt
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup -q
-# JAX compiles every shape and dtype: the models, what lengths change, and what compositions do
-# beside a training step and the same numbers as on TensorFlow are left to `make jax`.
+# Three processes on two cores: tests also wait, for servers and for processes of their own.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup -q
+# JAX compiles every shape and dtype: `make test` has a training step and independent rows of the
+# layers, and `make jax` the rest.
 SHARED_CHECKS := tests/recsys_attn/test_layers.py tests/recsys_attn/test_compositions.py
 # Not those that take hours: CONTRIBUTING.md has their commands.
 # `python -P`: with their folder in the path, benchmarks/serving.py would be the package `serving`.
@@ -25,7 +26,7 @@ demo: $(VENV)/.package ## Simulate data, train, report, export, serve and score 
 
 test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data
 	KERAS_BACKEND=tensorflow $(PYTEST)
-	KERAS_BACKEND=jax $(PYTEST) $(SHARED_CHECKS) -k 'not further and not future and (not test_composition or training_step)'
+	KERAS_BACKEND=jax $(PYTEST) $(SHARED_CHECKS) -k 'training_step or rows_are_independent'
 	@! $(BIN)/python -c 'import torch' 2>/dev/null \
 	  || KERAS_BACKEND=torch $(PYTEST) $(SHARED_CHECKS) tests/recsys_attn/test_embeddings.py
 

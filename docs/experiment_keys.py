@@ -98,6 +98,7 @@ EXAMPLES: Mapping[str, Any] = {
     "model.gates": "hard_concrete",
     "model.disagreement": {"outputs": 0.01},
     "model.mlp_units": [64, 32],
+    "model.gate_units": [64],
     "model.tower_units": [32],
     "model.rank": 64,
     "model.first_context": ["user_id"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from recsys_attn.checks import require_number, unknown_name
@@ -115,7 +115,7 @@ def loss_options(
         unknown: The beginning of the error for an unknown name.
 
     Raises:
-        ValueError: The name is unknown, or an option out of range.
+        ValueError: The name or an option is unknown, or an option out of range.
 
     >>> from recsys_attn.loss_options import loss_options
     >>> loss_options("focal"), loss_options({"name": "jrc", "alpha": 0.8})
@@ -127,4 +127,9 @@ def loss_options(
     name: Any = given.get("name")
     if name not in get_args(LossName):
         raise ValueError(f"{unknown}. {unknown_name(name, get_args(LossName))}")
-    return _WITH_OPTIONS[name](**given) if name in _WITH_OPTIONS else Ranking(**given)
+    kind: Any = _WITH_OPTIONS.get(name, Ranking)
+    known = [option.name for option in fields(kind)]
+    for option in given:
+        if option not in known:
+            raise ValueError(f"The loss {name!r} has no such option. {unknown_name(option, known)}")
+    return kind(**given)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_positive, require_sizes, unknown_name
 from recsys_attn.interactions.cross_network import CrossNetwork
-from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes
+from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes, require_with
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.streams import Stream, ranker
@@ -86,6 +86,13 @@ def dcn(
     require_positive("cross_layers", cross_layers)
     require_positive("cross_experts", cross_experts)
     require_sizes("mlp_units", mlp_units)
+    require_with(
+        "`mlp_units`",
+        bool(mlp_units),
+        norm=None if norm == "none" else norm,
+        dropout=dropout or None,
+        structure="parallel" if structure == "parallel" else None,
+    )
     products = CrossNetwork(cross_layers, cross, rank, cross_experts, gated)
     deep = [Mlp(mlp_units, activation, dropout, norm)] if mlp_units else []
     if structure == "stacked":

@@ -12,7 +12,7 @@ from recsys_attn.blocks.squeeze_excitation import SqueezeExcitation
 from recsys_attn.checks import require_bool, require_sizes
 from recsys_attn.interactions.bilinear import BilinearInteraction
 from recsys_attn.layer import Layer, build_part
-from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes
+from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes, require_with
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.streams import Stream, ranker
@@ -81,6 +81,7 @@ def fibinet(
     """
     require_bool("shared_matrices", shared_matrices)
     require_sizes("mlp_units", mlp_units)
+    require_with("`mlp_units`", bool(mlp_units), norm=None if norm == "none" else norm)
     weighted = SqueezeExcitation(reduction=reduction)
     if shared_matrices:
         streams = [Stream([Both(weighted), BilinearInteraction(kind)])]

@@ -11,7 +11,7 @@ from recsys_attn.interactions.bilinear import BilinearFusion
 from recsys_attn.interactions.feature_gates import ContextGate
 from recsys_attn.models.building_blocks import TaskHeads
 from recsys_attn.models.field_gate import field_names
-from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes
+from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes, require_with
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.streams import Stream, ranker
@@ -30,7 +30,7 @@ def finalmlp(
     gated: bool = True,
     first_context: Sequence[str] = (),
     second_context: Sequence[str] = (),
-    gate_units: Sizes = (64,),
+    gate_units: Sizes | None = None,
     activation: Activation = "relu",
     norm: Norm = "none",
     dropout: Share = 0.0,
@@ -58,7 +58,8 @@ def finalmlp(
         first_context: Features that decide the gates of the first network, such as the user.
             Defaults to none: one gate for all rows.
         second_context: The same for the second network, such as the item.
-        gate_units: Hidden units of the network of a gate with a context.
+        gate_units: Hidden units of the network of a gate with a context, which they need. Defaults
+            to (64,).
         activation: Activation of the two networks.
         norm: Normalisation before each activation, such as `"batch"`.
         dropout: Dropout of the two networks.
@@ -86,7 +87,8 @@ def finalmlp(
     """
     require_positive("width", width)
     require_bool("gated", gated)
-    require_sizes("gate_units", gate_units)
+    gate_sizes = require_sizes("gate_units", (64,) if gate_units is None else gate_units)
+    require_with("a context", bool(first_context or second_context), gate_units=gate_units)
     tasks, streams, sizes = [task.name for task in schema.tasks], [], []
     given = {"first": (first_units, first_context), "second": (second_units, second_context)}
     for name, (units, context) in given.items():
@@ -98,7 +100,7 @@ def finalmlp(
                 f"`{name}_context` decides gates; give gated=True or leave it out. Received: "
                 f"{name}_context={list(context)}, gated=False"
             )
-        gate = [ContextGate(places, gate_units)] if gated else []
+        gate = [ContextGate(places, gate_sizes)] if gated else []
         streams.append(Stream(gate, [Mlp(units, activation, dropout, norm)]))
         sizes.append(units[-1])
     # The logits need more precision than bfloat16.

@@ -13,13 +13,36 @@ from tests.support import other_backend
 from tests.support.arrays import assert_close
 from tests.support.compositions import COMPOSITIONS, Composition
 from tests.support.layer_case import SIZES, LayerCase, grouped, outputs_of, randomise
-from tests.support.layer_checks import CHECKS
+from tests.support.layer_checks import (
+    CHECKS,
+    config_survives_building_and_json,
+    mixed_precision_keeps_float32_weights,
+    saved_model_loads,
+    symbolic_output_is_the_real_one,
+)
 from tests.support.once import once
 
 CAUSAL = {name: c for name, c in COMPOSITIONS.items() if c.causal}
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+# The layers themselves pass these in any composition.
+OF_PARTS = (
+    config_survives_building_and_json,
+    saved_model_loads,
+    symbolic_output_is_the_real_one,
+    mixed_precision_keeps_float32_weights,
+)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(
+            check, marks=pytest.mark.thorough if check in OF_PARTS else (), id=check.__name__
+        )
+        for check in CHECKS
+    ],
+)
 @pytest.mark.parametrize("composition", grouped(COMPOSITIONS))
 def test_composition(
     composition: Composition, check: Callable[[LayerCase, Path], None], tmp_path: Path
@@ -46,6 +69,7 @@ def test_the_future_changes_nothing_in_the_past(composition: Composition) -> Non
         assert np.abs(output[:, t:] - expected[:, t:]).max() > 1e-4
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("composition", grouped(COMPOSITIONS))
 def test_padding_further_changes_nothing(composition: Composition) -> None:
     """A request scores alike alone and in a batch with longer ones."""

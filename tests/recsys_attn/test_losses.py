@@ -284,3 +284,8 @@ def test_ranking_loss_is_stable_and_sees_differences_only(name: LossName) -> Non
     far = np.array([[-1e4, 1e4], [-1e4, 1e4]], "float32")
     extreme = LOSSES[name].of_requests(np.eye(2, dtype="float32"), far, np.ones((2, 2)))
     np.testing.assert_allclose(extreme, [2e4, 0.0], rtol=1e-5)
+
+
+def test_an_unknown_option_of_a_loss_is_one_sentence() -> None:
+    with pytest.raises(ValueError, match=r"'focal' has no such option.*Received: 'gama'. Did you"):
+        Task("click", loss={"name": "focal", "gama": 1.0})

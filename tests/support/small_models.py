@@ -96,7 +96,7 @@ SMALL = {
         "field_gate": True,
     },
 }
-DIFFERENT = ("attention_ranker", "dien", "aitm", "eulernet", "finalnet")  # in their losses or terms
+DIFFERENT = ("attention_ranker", "dien")  # in their losses or terms
 ORDERED = ("aitm", "esmm")  # no purchase without a click
 
 

@@ -57,6 +57,7 @@ def _experts(folder, correlation):
     return json.loads((folder / "run/evaluation/metrics.json").read_text())["attention"]["experts"]
 
 
+@pytest.mark.thorough
 def test_gates_of_unrelated_tasks_are_further_apart(experts):
     unrelated, related = (experts[each]["apart"][0][2] for each in (0.0, 1.0))
     assert unrelated > 1.5 * related > 0, (unrelated, related)

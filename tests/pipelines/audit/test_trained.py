@@ -59,6 +59,7 @@ def separation(model, inputs):
     return {name: auc(like, each[0][events.there]) for name, each in events.by_method.items()}
 
 
+@pytest.mark.thorough
 def test_training_gives_the_planted_relevance(fitted):
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)

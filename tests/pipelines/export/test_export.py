@@ -43,7 +43,10 @@ SCHEMAS = {
 }
 
 
-@pytest.fixture(scope="module", params=SCHEMAS)
+OTHERS = [pytest.param(name, marks=pytest.mark.thorough) for name in SCHEMAS if name != "all"]
+
+
+@pytest.fixture(scope="module", params=["all", *OTHERS])
 def exported(request, tmp_path_factory):
     """A model's scorer, its transforms, the manifest and the loaded export, for each schema."""
     fitted = shop.fitted(SCHEMAS[request.param])

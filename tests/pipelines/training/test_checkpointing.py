@@ -80,6 +80,7 @@ GATED = {
 }
 
 
+@pytest.mark.thorough
 def test_penalty_schedule_resumes_to_the_bit(trainer: Trainer) -> None:
     """An interruption within the growth of the penalties, with the noise of the gates."""
     options = {

@@ -196,6 +196,7 @@ def test_finalnet_teaches_tasks_of_probabilities_with_their_weight() -> None:
         ({"first_context": ("usr",)}, "`first_context` must be features.*Did you mean 'user'"),
         ({"first_context": "user"}, "`first_context` must be a list of features"),
         ({"second_context": ("item",), "gated": False}, "`second_context` decides gates"),
+        ({"gate_units": (8,)}, "`gate_units` has no effect without a context"),
         ({"second_units": ()}, "The second network has no layer"),
         ({"num_heads": 3}, "`num_heads` must divide"),
     ],
@@ -203,6 +204,20 @@ def test_finalnet_teaches_tasks_of_probabilities_with_their_weight() -> None:
 def test_finalmlp_refuses_what_has_no_effect(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         models.finalmlp(Schema(FEATURES, TASKS["one"]), **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("dcn", {"norm": "batch"}),
+        ("dcn", {"dropout": 0.5}),
+        ("dcn", {"structure": "parallel"}),
+        ("fibinet", {"norm": "batch"}),
+    ],
+)
+def test_options_of_a_network_need_one(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"`{next(iter(options))}` has no effect without `mlp_un"):
+        models.get(name)(Schema(FEATURES, TASKS["one"]), mlp_units=(), **options)
 
 
 def test_networks_without_gates_take_features_of_other_widths() -> None:
