@@ -16,7 +16,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.engines import LOCAL, Engine
 from pipelines.experiment.config import Experiment
 from pipelines.report.results import Evaluation
-from pipelines.workflow.quiet_run import DATA_STEPS, EVALUATED, run_quietly
+from pipelines.workflow.quiet_run import DATA_STEPS, EVALUATED, run_quietly, training_seconds
 from pipelines.workflow.steps import Steps
 
 
@@ -67,7 +67,9 @@ class _Planned(NamedTuple):
         run = Steps.of(self._experiment, self.folder, Console(quiet=True), force=False).run
         trained = run.manifest("train")
         evaluation = Evaluation.read(run.path("evaluate"))
-        return BoardRun(self.model, self.seed, evaluation, trained["seconds"], trained["weights"])
+        return BoardRun(
+            self.model, self.seed, evaluation, training_seconds(trained), trained["weights"]
+        )
 
     @property
     def _experiment(self) -> Experiment:

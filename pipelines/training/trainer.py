@@ -109,6 +109,7 @@ class Trainer:
             "loss": progress.loss / max(progress.rows, 1),
             **self.validate(),
             **self._learned_weights(),
+            "seconds": progress.seconds,
             "rows_per_second": progress.rows / max(progress.seconds, 1e-9),
             "input_wait": progress.waited / max(progress.seconds, 1e-9),
         }

@@ -17,7 +17,7 @@ from pipelines.report.results import Evaluation
 from pipelines.training.stopping import Diverged
 from pipelines.tuning.objective import Objective, on_validation
 from pipelines.tuning.search import LoadedSearch, Range, Settings
-from pipelines.workflow.quiet_run import run_quietly
+from pipelines.workflow.quiet_run import run_quietly, training_seconds
 
 
 class Trial(NamedTuple):
@@ -108,7 +108,7 @@ class Study:
             raise
         self._shared = self._shared or steps.run.folder
         value = self._objective.value(Evaluation.read(steps.run.path("evaluate")))
-        return trial._replace(value=value, seconds=steps.run.manifest("train")["seconds"])
+        return trial._replace(value=value, seconds=training_seconds(steps.run.manifest("train")))
 
     def _result(self, trial: Trial) -> str:
         if trial.value is None:

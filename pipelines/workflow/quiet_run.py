@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -46,3 +47,13 @@ def _link(shared: Path, run: Steps) -> None:
         made, target = shared / STEPS[step].folder, run.run.path(step)
         if made.exists() and not target.exists():
             link_step(made, target)
+
+
+def training_seconds(trained: Mapping[str, Any]) -> float:
+    """The time of a training, also of one that was interrupted, whose step took the rest only.
+
+    Args:
+        trained: The manifest of the training.
+    """
+    of_epochs = sum(epoch.get("seconds", 0.0) for epoch in trained["training"])
+    return max(float(trained["seconds"]), of_epochs)

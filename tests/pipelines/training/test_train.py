@@ -242,5 +242,5 @@ def _masked(trainer: Trainer, variant: str) -> Path:
 
 
 def _without_speed(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    timed = {"rows_per_second", "input_wait"}
+    timed = {"seconds", "rows_per_second", "input_wait"}
     return [{k: v for k, v in epoch.items() if k not in timed} for epoch in history]
