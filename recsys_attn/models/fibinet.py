@@ -116,6 +116,14 @@ class Both(Layer):
 
     Returns:
         (B, T, 2, F, E).
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.blocks import SqueezeExcitation
+    >>> from recsys_attn.models.fibinet import Both
+    >>> tuple(Both(SqueezeExcitation())(np.ones((2, 3, 5, 4), "float32")).shape)
+    (2, 3, 2, 5, 4)
     """
 
     def __init__(self, layer: keras.layers.Layer, **kwargs: Any) -> None:

@@ -68,6 +68,7 @@ def test_relevance_is_the_slope_of_the_logits(model, table, fitted):
         assert best_heads(model, table, fitted, count) == highest(expected, count)
 
 
+@pytest.mark.thorough
 def test_confidence_is_that_of_the_audit(model, table, fitted):
     chunk = transform(table, fitted, None, labelled=False)
     labels = {"click": np.full(len(table), np.nan)}

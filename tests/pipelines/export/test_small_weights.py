@@ -58,6 +58,7 @@ def test_16_bits_stay_finite() -> None:
     np.testing.assert_array_equal(numbers, np.float16([[65504, -65504, 0.1]]))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("tables", "tower"), STORED)
 def test_scores_are_those_of_a_model_with_rounded_weights(
     tables: str, tower: str, fitted: FittedFeatures, model: RankingModel, tmp_path: Path

@@ -162,6 +162,7 @@ def test_ids_are_matched_as_text() -> None:
     assert (new.tolist(), old.tolist()) == ([0, 1, 2, 4], [0, 1, 4, 2])
 
 
+@pytest.mark.thorough
 def test_retrained_older_run_restarts_training(older: Steps, tmp_path: Path) -> None:
     folder = tmp_path / "older"
     shutil.copytree(older.run.folder, folder)

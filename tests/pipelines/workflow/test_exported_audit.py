@@ -64,6 +64,7 @@ def audited(place: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.thorough
 def test_scores_and_labels_are_those_of_the_trained_model(
     place: Path, audited: dict[str, Any], model: RankingModel, fitted: FittedFeatures
 ) -> None:

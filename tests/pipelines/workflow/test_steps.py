@@ -119,6 +119,7 @@ def test_a_failed_gate_stops_the_export(run: Path, tmp_path: Path) -> None:
     assert (run / "export" / "tiny" / "1" / "manifest.json").exists()
 
 
+@pytest.mark.thorough
 def test_a_gate_compares_with_the_newest_evaluation_of_another_run(
     finished: Path, run: Path, tmp_path: Path
 ) -> None:
