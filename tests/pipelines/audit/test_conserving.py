@@ -40,7 +40,9 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module", params=[*MODELS, "din", "mmoe"])
+@pytest.fixture(
+    scope="module", params=[*MODELS, "din", pytest.param("mmoe", marks=pytest.mark.thorough)]
+)
 def model(request, fitted):
     if request.param not in MODELS:
         made = (

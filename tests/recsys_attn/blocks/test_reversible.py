@@ -41,6 +41,7 @@ MECHANISMS = {
     "linear": Linear(causal=True),
     "blocks": Routed(Blocks(3)),
 }
+OTHERS = ("linear", "blocks")  # in the steps of training
 
 
 def blocks(count: int, mechanism: Any = "transformer", **options: Any) -> list[TransformerBlock]:
@@ -79,7 +80,9 @@ def plainly(monkeypatch: pytest.MonkeyPatch, function: Callable[[], Any]) -> Any
         return function()
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize(
+    "name", ["transformer_xl", "T5", *(pytest.param(n, marks=pytest.mark.thorough) for n in OTHERS)]
+)
 def test_a_training_step_is_that_of_the_plain_stack(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
