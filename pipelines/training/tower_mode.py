@@ -168,7 +168,7 @@ def _memory() -> Path | None:
 
 
 def _read(memory: Path) -> dict[str, Any]:
-    """What is known; nothing, if the file is missing or damaged: it is measured again."""
+    """Reads earlier measurements; a missing or damaged file counts as empty."""
     with contextlib.suppress(OSError, ValueError):
         found = json.loads(memory.read_text("utf-8"))
         if isinstance(found, dict):
