@@ -90,7 +90,7 @@ class Saver:
         options: Training options; a checkpoint with more epochs than they allow is ignored.
         shards: Number of shards of the data; must not change while a training continues.
         data: The footers of the training data, which must not change either.
-        tower: How the tower is computed, for a training that continues.
+        tower: The mode of the tower, for a training that continues.
         task_weights: The state of learned weights of tasks.
     """
 
@@ -158,7 +158,7 @@ class Saver:
 
 
 def saved_tower(checkpoints: Checkpoints, key: str) -> TowerMode | None:
-    """How the tower was computed until the last checkpoint; None without one of this training."""
+    """Returns the tower's mode of the last checkpoint; None without one of this training."""
     newest = checkpoints.newest
     state = newest.state if newest else {}
     found = state.get("tower") if state.get("key") == key else None

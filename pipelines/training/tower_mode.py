@@ -1,4 +1,4 @@
-"""How a tower is computed: chosen by a measurement at the start of a long training."""
+"""The mode of a tower's computation, measured at the start of a long training."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LARGER = 4
 
 
 class TowerMode(NamedTuple):
-    """How a tower is computed.
+    """A mode of computing a tower: the size of its parts, and whether XLA compiles them.
 
     Attributes:
         micro_batch_size: Candidates of a micro-batch; None for the whole batch.

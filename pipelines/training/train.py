@@ -92,7 +92,7 @@ class TrainingResult(NamedTuple):
         history: Metrics of each epoch.
         versions: Versions of the packages that trained these weights.
         calibration: Slope and offset of each task's logits.
-        tower: How the tower was computed.
+        tower: The mode of the tower.
         pruned: With `training.prune`, the kept heads, experts and fields of all, the largest
             difference of a score before training, and with `prune_heads` which heads those are.
         warnings: Sentences about tasks and experts that have died.
@@ -208,7 +208,7 @@ def _mode(
     before: TowerMode | None,
     reporter: TrainingReporter,
 ) -> TowerMode:
-    """How to compute the tower: as the options say, as before, or the fastest mode."""
+    """Returns the tower's mode: of the options, of the last checkpoint, or the fastest."""
     options = experiment.training
     rows = micro_batch_rows(options.micro_batch_size, model.tower)
     default = TowerMode(rows, bool(options.jit_compile))

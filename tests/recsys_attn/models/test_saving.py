@@ -25,7 +25,7 @@ def test_survives_saving(name: str, tmp_path: Path) -> None:
     assert_same(scores(loaded, inputs()), expected)
 
 
-# What must go with the other value of an option.
+# Further options that the other value of an option needs.
 FULL = {"rank": None, "cross_experts": 1}
 OTHERS: dict[tuple[str, str], dict[str, Any]] = {
     ("dcn", "cross"): FULL,
