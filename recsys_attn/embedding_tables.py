@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from keras import ops
 
 from recsys_attn.schema import Categorical, Feature, Numeric, Schema, Sequence, Side, is_age
+from recsys_attn.tensors import Tensor
 
 
 @dataclass(frozen=True)
@@ -139,3 +144,22 @@ def _plan_table(
         numerics={side: names(Numeric, side) for side in sides},
         sequences=names(Sequence, "context"),
     )
+
+
+def projected(rows: Tensor, projections: list[Tensor]) -> Tensor:
+    """Projects the rows `(..., F, e)` of F features, or those `(..., S, e)` of one."""
+    if len(projections) == 1:
+        return ops.matmul(rows, projections[0])
+    return ops.einsum("...fe,few->...fw", rows, ops.stack(projections))
+
+
+def cut(x: Tensor, lengths: list[Any], axis: int) -> list[Tensor]:
+    """Splits `x` into pieces along its last or last but one axis."""
+    if len(lengths) == 1:
+        return [x]
+    ends = list(accumulate(lengths))
+    if all(isinstance(length, int) for length in lengths):
+        # One copy in the backward pass; slices would make a full-size tensor each.
+        return ops.split(x, ends[:-1], axis=axis)
+    rest = (slice(None),) * (-1 - axis)
+    return [x[(..., slice(e - n, e), *rest)] for n, e in zip(lengths, ends, strict=True)]

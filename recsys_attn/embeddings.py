@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import accumulate
 from typing import Any
 
 import keras
@@ -12,7 +11,7 @@ from keras import ops
 
 from recsys_attn.backend.gradients import rows_at
 from recsys_attn.checks import require_positive, unknown_name
-from recsys_attn.embedding_tables import Table, plan_tables, width_of
+from recsys_attn.embedding_tables import Table, cut, plan_tables, projected, width_of
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import masked_mean
 from recsys_attn.schema import (
@@ -257,15 +256,15 @@ class FeatureEmbedding(Layer):
         rows = ops.cast(rows, self.compute_dtype)
         rows = rows * ops.cast(present, rows.dtype)[..., None]
         lengths = [ops.shape(part)[-1] for part in parts]
-        vectors = _cut(rows, lengths, -2)
+        vectors = cut(rows, lengths, -2)
         if table.table_width:
             every = ops.cast(self._projections[table.name], rows.dtype)
             names = [singles] * bool(singles) + [(name,) for name in listed]
             vectors = [
-                _projected(vector, [every[place] for place in table.places(own)])
+                projected(vector, [every[place] for place in table.places(own)])
                 for vector, own in zip(vectors, names, strict=True)
             ]
-        return list(zip(vectors, _cut(present, lengths, -1), strict=True))
+        return list(zip(vectors, cut(present, lengths, -1), strict=True))
 
     def _numbers(
         self, key: str, names: tuple[str, ...], inputs: Mapping[str, Tensor]
@@ -328,6 +327,29 @@ class FeatureEmbedding(Layer):
         vector = vectors[self.schema.table_owner(sequence.name)]
         return vector if self._side_of_partner(sequence.name) == "candidate" else vector[:, None]
 
+    def vectors(self, name: str, ids: Tensor | None = None) -> Tensor:
+        """Returns the vectors of ids of a feature, or of all its rows in order.
+
+        Args:
+            name: A feature with a table, such as the items of a history.
+            ids: Integers below the size of its table. Their gradient is sparse on TensorFlow. None
+                for all rows, of which the gradient is dense.
+
+        Returns:
+            The shape of the ids and E, or (size, E).
+        """
+        table = next(table for table in self._tables if name in table.offsets)
+        weights, offset = self._table_weights[table.name], table.offsets[name]
+        if ids is not None:
+            rows = self.rows(weights, ids + offset)
+        elif table.sizes[name] == table.rows:
+            rows = ops.convert_to_tensor(weights)
+        else:
+            rows = ops.convert_to_tensor(weights)[offset : offset + table.sizes[name]]
+        if not table.table_width:
+            return rows
+        return ops.matmul(rows, self._projections[table.name][table.places([name])[0]])
+
     def take_rows(self, other: FeatureEmbedding) -> None:
         """Copies the rows and vectors of its features from an embedding that has them too."""
         theirs = {table.name: table for table in other._tables}
@@ -357,25 +379,6 @@ class FeatureEmbedding(Layer):
             "embeddings_regularizer": keras.regularizers.serialize(self.embeddings_regularizer),
             "named": list(self.named),
         }
-
-
-def _projected(rows: Tensor, projections: list[Tensor]) -> Tensor:
-    """Projects the rows `(..., F, e)` of F features, or those `(..., S, e)` of one."""
-    if len(projections) == 1:
-        return ops.matmul(rows, projections[0])
-    return ops.einsum("...fe,few->...fw", rows, ops.stack(projections))
-
-
-def _cut(x: Tensor, lengths: list[Any], axis: int) -> list[Tensor]:
-    """Splits `x` into pieces along its last or last but one axis."""
-    if len(lengths) == 1:
-        return [x]
-    ends = list(accumulate(lengths))
-    if all(isinstance(length, int) for length in lengths):
-        # One copy in the backward pass; slices would make a full-size tensor each.
-        return ops.split(x, ends[:-1], axis=axis)
-    rest = (slice(None),) * (-1 - axis)
-    return [x[(..., slice(e - n, e), *rest)] for n, e in zip(lengths, ends, strict=True)]
 
 
 def example_inputs(schema: Schema, batch: int = 1, candidates: int = 1) -> dict[str, np.ndarray]:

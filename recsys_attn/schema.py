@@ -225,8 +225,6 @@ class Schema:
         object.__setattr__(self, "tasks", tuple(self.tasks))
         if not self.features:
             raise ValueError("`features` must name at least one feature. Received: none")
-        if not self.tasks:
-            raise ValueError("`tasks` must name at least one task. Received: none")
         _check_unique("features", [feature.name for feature in self.features])
         _check_unique("tasks", [task.name for task in self.tasks])
         for feature in self.features:

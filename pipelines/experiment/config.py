@@ -16,6 +16,7 @@ from pipelines.common.own_parts import OwnParts
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.evaluation_options import EvaluationOptions, check_gates, check_slices
 from pipelines.experiment.export_options import ExportOptions
+from pipelines.experiment.loop_options import LoopOptions
 from pipelines.experiment.made_columns import check_made_columns, fill_histories
 from pipelines.experiment.model_options import (
     DEFAULT_MODEL,
@@ -37,7 +38,6 @@ from pipelines.experiment.teacher_options import TeacherOptions
 from pipelines.experiment.validation_errors import explain
 from pipelines.experiment.weight_options import TaskWeightOptions, check_tasks
 from pipelines.features.base import TRANSFORMS
-from pipelines.feed.order import SHUFFLE_ROWS
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.item_features import check_key
 from recsys_attn import models
@@ -49,10 +49,8 @@ if TYPE_CHECKING:
 else:
     _Model = any_model()
 
-ROW_WISE = ("lazy_adam", "lazy_adagrad", "row_wise_adagrad")
 
-
-class TrainingOptions(TomlTable):
+class TrainingOptions(LoopOptions):
     """The `[training]` table.
 
     Attributes:
@@ -125,29 +123,10 @@ class TrainingOptions(TomlTable):
         keep_checkpoints: Number of last checkpoints to keep, besides the best.
     """
 
-    epochs: int = Field(default=30, ge=0)
-    batch_size: int | None = Field(default=None, ge=1)
-    shards: int | None = Field(default=None, ge=1)
-    learning_rate: float = Field(default=2e-3, gt=0)
-    embeddings_learning_rate: float | None = Field(default=None, gt=0)
-    optimizer: Literal[
-        "lazy_adam", "lazy_adagrad", "row_wise_adagrad", "adam", "adagrad", "sgd"
-    ] = "lazy_adam"
-    patience: int = Field(default=2, ge=0)
-    weight_decay: float = Field(default=0.0, ge=0)
-    clip_norm: float | None = Field(default=None, gt=0)
-    warmup_steps: int = Field(default=0, ge=0)
-    cosine_steps: int = Field(default=0, ge=0)
     penalty_warmup: tuple[int, int] = (0, 0)
-    learning_rate_decay: float = Field(default=1.0, gt=0, le=1)
-    reduce_on_plateau: float = Field(default=0.3, gt=0, le=1)
-    keep: Literal["best", "last"] = "best"
     monitor: str | None = None
-    precision: Literal["float32", "mixed_bfloat16"] = "float32"
     jit_compile: bool | None = None
     micro_batch_size: int | None = Field(default=None, ge=0)
-    shuffle_rows: int = Field(default=SHUFFLE_ROWS, ge=1)
-    embeddings_l2: float | None = Field(default=None, ge=0)
     id_dropout: float = Field(default=0.0, ge=0, lt=1)
     calibrate: bool = True
     negatives: NegativeOptions | None = None
@@ -157,8 +136,10 @@ class TrainingOptions(TomlTable):
     prune_by: Literal["relevance", "confidence"] | None = None
     teacher: TeacherOptions | None = None
     task_weights: TaskWeightOptions | None = None
-    checkpoint_every: int = Field(default=1000, ge=0)
-    keep_checkpoints: int = Field(default=2, ge=1)
+
+    @property
+    def penalty_steps(self) -> tuple[int, int]:
+        return self.penalty_warmup
 
     @model_validator(mode="after")
     def _check(self) -> TrainingOptions:
@@ -181,11 +162,6 @@ class TrainingOptions(TomlTable):
             raise ValueError(
                 "`penalty_warmup` has the step at which the penalties start to grow, then the step "
                 f"from which they are whole. Received: penalty_warmup=[{first}, {last}]"
-            )
-        if self.embeddings_learning_rate is not None and self.optimizer not in ROW_WISE:
-            raise ValueError(
-                f"`embeddings_learning_rate` needs a row-wise optimizer: {', '.join(ROW_WISE)}. "
-                f"Received: optimizer={self.optimizer!r}"
             )
         return self
 
@@ -217,7 +193,7 @@ class Experiment(TomlTable):
     imports_from: str | None = None
     data: DataOptions
     features: tuple[_Feature, ...]
-    tasks: tuple[Task, ...]
+    tasks: tuple[Task, ...] = Field(min_length=1)
     model: _Model = default_model()
     training: TrainingOptions = TrainingOptions()
     evaluation: EvaluationOptions = EvaluationOptions()
@@ -292,9 +268,7 @@ def load_experiment(path: Path, overrides: dict[str, Any] | None = None) -> Expe
         path: The file or the run folder.
         overrides: Values by dotted key that replace those of the file.
     """
-    values = _read_kept(path) if path.is_dir() else _read_toml(path)
-    for key, value in (overrides or {}).items():
-        _set(values, key, value)
+    values = read_values(path, overrides or {})
     import_parts(values, path)
     inherited = _expand_shorthands(values)
     check_own_options(values, str(path))
@@ -306,6 +280,14 @@ def load_experiment(path: Path, overrides: dict[str, Any] | None = None) -> Expe
         return kind.model_validate_json(text, strict=True)
     except ValidationError as error:
         raise PipelineError(explain(error, kind, str(path), inherited)) from None
+
+
+def read_values(path: Path, overrides: dict[str, Any]) -> dict[str, Any]:
+    """Reads the values of a TOML file or a run folder, with others by dotted key in their place."""
+    values = _read_kept(path) if path.is_dir() else _read_toml(path)
+    for key, value in overrides.items():
+        _set(values, key, value)
+    return values
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.experiment.config import TrainingOptions
+from pipelines.experiment.loop_options import LoopOptions
 
 _LEAST = 1e-5  # smallest improvement that counts
 
@@ -24,7 +24,7 @@ class History:
     """
 
     epochs: Sequence[Mapping[str, Any]]
-    options: TrainingOptions
+    options: LoopOptions
 
     @property
     def monitored(self) -> list[float]:
@@ -108,5 +108,5 @@ class History:
         Args:
             step: Number of steps before it.
         """
-        first, last = self.options.penalty_warmup
+        first, last = self.options.penalty_steps
         return 1.0 if step >= last else max(0, step - first) / max(1, last - first)

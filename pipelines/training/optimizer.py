@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from pipelines.experiment.config import TrainingOptions
+from pipelines.experiment.loop_options import LoopOptions
 from recsys_attn.optimizers import LazyAdagrad, LazyAdam, RowWiseAdagrad, Split
 
 _TABLES = {
@@ -24,7 +24,7 @@ _DENSE = {
 
 
 def make_optimizer(
-    options: TrainingOptions, variables: Sequence[keras.Variable]
+    options: LoopOptions, variables: Sequence[keras.Variable]
 ) -> keras.optimizers.Optimizer:
     """A row-wise optimizer for the tables and Adam for the rest, or one of Keras' for everything.
 
@@ -38,7 +38,7 @@ def make_optimizer(
 
 
 def _optimizer(
-    options: TrainingOptions, variables: Sequence[keras.Variable]
+    options: LoopOptions, variables: Sequence[keras.Variable]
 ) -> keras.optimizers.Optimizer:
     decay, clip = options.weight_decay or None, options.clip_norm
     if options.optimizer in _DENSE:
@@ -65,7 +65,7 @@ def kind_of(optimizer: keras.optimizers.Optimizer) -> str:
     return " and ".join(type(p).__name__ + l2 for p, l2 in zip(parts, with_l2, strict=True))
 
 
-def penalises_whole_tables(options: TrainingOptions) -> bool:
+def penalises_whole_tables(options: LoopOptions) -> bool:
     """Whether `embeddings_l2` is a penalty of the loss; row-wise optimizers apply it by row."""
     return bool(options.embeddings_l2) and options.optimizer in _DENSE
 
@@ -73,7 +73,7 @@ def penalises_whole_tables(options: TrainingOptions) -> bool:
 class LearningRate:
     """Scales the learning rates of all parts of an optimizer."""
 
-    def __init__(self, optimizer: keras.optimizers.Optimizer, options: TrainingOptions) -> None:
+    def __init__(self, optimizer: keras.optimizers.Optimizer, options: LoopOptions) -> None:
         self._share: float | None = None
         self._parts: list[tuple[Any, float]] = [(optimizer, options.learning_rate)]
         if isinstance(optimizer, Split):

@@ -12,7 +12,63 @@ from pipelines.experiment.monitor import Monitor
 from pipelines.training.history import History
 
 
-class TrainingReporter:
+class EpochReporter:
+    """The base class of reporters: the bar of an epoch, TensorBoard's curves and the end.
+
+    Args:
+        progress: The console output.
+        rows: Rows of an epoch.
+        epochs: Maximum number of epochs.
+        logs: Folder of TensorBoard's logs; None writes none.
+    """
+
+    def __init__(self, progress: Progress, rows: int, epochs: int, logs: Path | None) -> None:
+        self._progress = progress
+        self._rows = rows
+        self._epochs = epochs
+        self._writer = None if logs is None else tf.summary.create_file_writer(str(logs))
+
+    def start(self, epoch: int, rows: int) -> None:
+        """Starts the bar of an epoch, of which `rows` rows are done."""
+        self._advance = self._progress.start(f"epoch {epoch + 1}/{self._epochs}", self._rows)
+        self._advance(rows)
+
+    def advance(self, rows: int) -> None:
+        """Advances the bar."""
+        self._advance(rows)
+
+    def say(self, line: str) -> None:
+        """Prints a line."""
+        self._progress.finish(line)
+
+    def finish(self, metrics: dict[str, Any]) -> None:
+        """Reports the metrics of an epoch."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `finish`")
+
+    def kept(self, history: History) -> None:
+        """Reports which epoch is kept."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `kept`")
+
+    def write(self, metrics: dict[str, Any]) -> None:
+        """Writes TensorBoard's curves."""
+        if self._writer is not None:
+            with self._writer.as_default(step=metrics["epoch"]):
+                for name, value in metrics.items():
+                    tf.summary.scalar(name, value)
+            self._writer.flush()
+
+    def say_kept(self, history: History, monitor: str) -> None:
+        """Prints which epoch is kept by this metric, and why the training stopped."""
+        kept = history.kept(monitor)
+        if kept is not None:
+            self.say(
+                f"kept epoch {kept['epoch']} of {kept['epochs']}: {kept['monitor']} "
+                f"{kept['value']:.4f} is the {history.options.keep} on the validation rows"
+            )
+            self.say(f"stopped {kept['stopped']}")
+
+
+class TrainingReporter(EpochReporter):
     """Shows a training's progress.
 
     Args:
@@ -33,25 +89,9 @@ class TrainingReporter:
         monitor: Monitor,
         logs: Path | None,
     ) -> None:
-        self._progress = progress
-        self._rows = rows
-        self._epochs = epochs
+        super().__init__(progress, rows, epochs, logs)
         self._tasks = tasks
         self._monitor = monitor
-        self._writer = None if logs is None else tf.summary.create_file_writer(str(logs))
-
-    def start(self, epoch: int, rows: int) -> None:
-        """Starts the bar of an epoch, of which `rows` rows are done."""
-        self._advance = self._progress.start(f"epoch {epoch + 1}/{self._epochs}", self._rows)
-        self._advance(rows)
-
-    def advance(self, rows: int) -> None:
-        """Advances the bar."""
-        self._advance(rows)
-
-    def say(self, line: str) -> None:
-        """Prints a line."""
-        self._progress.finish(line)
 
     def finish(self, metrics: dict[str, Any]) -> None:
         """Prints one line for the epoch and one per task; writes TensorBoard's curves."""
@@ -69,21 +109,11 @@ class TrainingReporter:
             weight = metrics.get(f"weight_{task}")
             numbers += "" if weight is None else f"  weight {weight:.3f}"
             self.say(f"  {task:{width}}  validation {numbers}")
-        if self._writer is not None:
-            with self._writer.as_default(step=epoch):
-                for name, value in metrics.items():
-                    tf.summary.scalar(name, value)
-            self._writer.flush()
+        self.write(metrics)
 
     def kept(self, history: History) -> None:
         """Prints which epoch is kept, and why the training stopped."""
-        kept = history.kept(str(self._monitor))
-        if kept is not None:
-            self.say(
-                f"kept epoch {kept['epoch']} of {kept['epochs']}: {kept['monitor']} "
-                f"{kept['value']:.4f} is the {history.options.keep} on the validation rows"
-            )
-            self.say(f"stopped {kept['stopped']}")
+        self.say_kept(history, str(self._monitor))
 
 
 def _written(metric: str) -> str:

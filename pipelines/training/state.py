@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from pipelines.common.errors import PipelineError
-from pipelines.experiment.config import TrainingOptions
+from pipelines.experiment.loop_options import LoopOptions
 from pipelines.feed import Position
 from pipelines.storage.footers import Footers
 from pipelines.training.checkpoint import Checkpoint, Checkpoints
@@ -92,17 +92,19 @@ class Saver:
         data: The footers of the training data, which must not change either.
         tower: The mode of the tower, for a training that continues.
         task_weights: The state of learned weights of tasks.
+        more: Further layers that training changes, and no export has.
     """
 
     checkpoints: Checkpoints
     key: str
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
-    options: TrainingOptions
+    options: LoopOptions
     shards: int
     data: Footers
     tower: TowerMode
     task_weights: Sequence[keras.Variable] = ()
+    more: Sequence[keras.layers.Layer] = ()
 
     def save(self, progress: TrainingProgress) -> None:
         """Saves a checkpoint."""
@@ -155,6 +157,9 @@ class Saver:
         yield from self.variables()
         for index, variable in enumerate(self.task_weights):
             yield f"{TASK_WEIGHTS}{index}", variable
+        for number, layer in enumerate(self.more):
+            for index, variable in enumerate(layer.variables):
+                yield f"more/{number}/{index}", variable
 
 
 def saved_tower(checkpoints: Checkpoints, key: str) -> TowerMode | None:

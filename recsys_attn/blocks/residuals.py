@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.checks import require_number, require_positive
+from recsys_attn.constant_factors import held
 from recsys_attn.initializers import blockwise
 from recsys_attn.layer import Layer
 from recsys_attn.registry import Registry
@@ -90,6 +91,32 @@ class Plain(Residual):
 
     def call(self, inputs: Tensor, update: Tensor) -> Tensor:
         return inputs + update
+
+
+@RESIDUALS.register("gated")
+class Gated(Residual):
+    """`x + sigmoid(W x) * F(x)`, with the x before its normalisation: the block of LiGR.
+
+    Sources: Borisyuk et al., "From Features to Transformers: Redefining Ranking for Scalable
+    Impact" (LiGR), 2025, arXiv 2502.03417; over items: Tikhonovich et al., "eSASRec", 2025,
+    arXiv 2508.06450.
+
+    Example:
+
+    >>> import keras
+    >>> from recsys_attn.blocks import residuals
+    >>> x = keras.ops.zeros((1, 1, 2))
+    >>> float(residuals.Gated()(x, keras.ops.ones((1, 1, 2)))[0, 0, 0])
+    0.5
+    """
+
+    def build(self, inputs_shape: Shape, update_shape: Shape) -> None:
+        self.kernel = self.add_weight(
+            shape=(inputs_shape[-1], update_shape[-1]), initializer="glorot_uniform", name="kernel"
+        )
+
+    def call(self, inputs: Tensor, update: Tensor) -> Tensor:
+        return inputs + held(ops.sigmoid(ops.matmul(inputs, self.kernel))) * update
 
 
 @RESIDUALS.register("rezero")

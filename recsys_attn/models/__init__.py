@@ -24,15 +24,28 @@ from recsys_attn.models.ple import ple
 from recsys_attn.models.pruning import prune
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS, get
+from recsys_attn.models.sequence_model import SequenceModel
+from recsys_attn.models.sequence_models import (
+    SEQUENCE_MODELS,
+    bert4rec,
+    esasrec,
+    get_sequence_model,
+    hstu,
+    sasrec,
+    sequence_encoder,
+)
 from recsys_attn.models.stem import stem
 
 __all__ = [
     "MODELS",
+    "SEQUENCE_MODELS",
     "RankingModel",
+    "SequenceModel",
     "afm",
     "aitm",
     "attention_ranker",
     "autoint",
+    "bert4rec",
     "bst",
     "dcn",
     "deepfm",
@@ -40,6 +53,7 @@ __all__ = [
     "dien",
     "din",
     "dsin",
+    "esasrec",
     "esmm",
     "eulernet",
     "fibinet",
@@ -47,7 +61,9 @@ __all__ = [
     "finalnet",
     "fm",
     "get",
+    "get_sequence_model",
     "han",
+    "hstu",
     "logistic_regression",
     "masknet",
     "mlp",
@@ -55,6 +71,8 @@ __all__ = [
     "pepnet",
     "ple",
     "prune",
+    "sasrec",
+    "sequence_encoder",
     "stem",
     "wide_and_deep",
     "xdeepfm",

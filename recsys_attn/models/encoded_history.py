@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -211,23 +211,47 @@ def encoded_histories(
     """
     if encoder is None:
         return {name: make_history() for name in schema.histories}
-    if positions is None and not encoders.encodes_order(encoder):
-        positions = "learned"
-    return {
-        name: _encoded(make_history(), encoder, sizes, positions, sequences, context, of_heads)
-        for name, sequences in schema.histories.items()
-    }
+    found = {}
+    for name, sequences in schema.histories.items():
+        parts = encoder_parts(encoder, sizes, positions, sequences, context, **of_heads)
+        found[name] = EncodedHistory(
+            parts.encoder,
+            make_history(),
+            parts.positions,
+            parts.share_biases,
+            parts.by_time,
+            context,
+        )
+    return found
 
 
-def _encoded(
-    history: keras.layers.Layer,
+class EncoderParts(NamedTuple):
+    """A new encoder of events, and the positions before it; arguments of `EncodedHistory`."""
+
+    encoder: Any
+    positions: EventPositions | None
+    share_biases: bool
+    by_time: bool
+
+
+def encoder_parts(
     encoder: Any,
     sizes: tuple[int, Any, Any],
     positions: Any,
     sequences: tuple[Sequence, ...],
-    context: EncoderContext | None,
-    of_heads: Mapping[str, Any],
-) -> EncodedHistory:
+    context: EncoderContext | None = None,
+    **of_heads: Any,
+) -> EncoderParts:
+    """Returns the encoder of a history; the arguments are those of `encoded_histories`.
+
+    Args:
+        sequences: The sequences of the history.
+
+    Raises:
+        ValueError: The encoder cannot have these positions.
+    """
+    if positions is None and not encoders.encodes_order(encoder):
+        positions = "learned"
     added, share_biases, by_time = None, False, False
     if positions is not None:
         length = sequences[0].max_length
@@ -248,7 +272,7 @@ def _encoded(
     made: Any = encoders.stack(encoder, *sizes, conditional=how == "norm", **of_heads)
     if how == "tokens":
         made = ControlTokens(made)
-    return EncodedHistory(made, history, added, share_biases, by_time, context)
+    return EncoderParts(made, added, share_biases, by_time)
 
 
 def require_histories(schema: Schema, model: str) -> None:

@@ -183,6 +183,16 @@ def encodes_order(identifier: Any) -> bool:
     return getattr(_part(identifier, 1, 1), "encodes_order", False)
 
 
+def is_causal(encoder: Any) -> bool:
+    """Returns whether no output of an encoder depends on later events.
+
+    Args:
+        encoder: A `TransformerEncoder` or a `SegmentMemory`.
+    """
+    parts = [block.attention for block in encoder.blocks]
+    return all(part.is_causal if is_mixer(part) else part.mechanism.is_causal for part in parts)
+
+
 def _kind(identifier: Any) -> str | None:
     """Returns "block" or "segments"; None for attention or a mixer."""
     name = identifier.get("class_name") if isinstance(identifier, Mapping) else identifier

@@ -44,6 +44,8 @@ class RankingModel(keras.Model):
     """
 
     def __init__(self, embedding: FeatureEmbedding, tower: keras.layers.Layer, **kwargs: Any):
+        if not embedding.schema.tasks:
+            raise ValueError("`schema` must have at least one task. Received: tasks=()")
         super().__init__(autocast=False, **kwargs)  # so that numbers are not rounded before the
         # embedding
         self.embedding = embedding

@@ -12,8 +12,9 @@ import keras
 import pytest
 
 import recsys_attn
-from recsys_attn.models import MODELS
+from recsys_attn.models import MODELS, SEQUENCE_MODELS
 
+FUNCTIONS = [*MODELS.values(), *SEQUENCE_MODELS.values()]
 MODULES = [
     *sorted(m.name for m in pkgutil.walk_packages(recsys_attn.__path__, "recsys_attn.")),
     "pipelines.features.lists",
@@ -33,11 +34,11 @@ def public(module: ModuleType) -> list[Any]:
         for name, item in vars(module).items()
         if getattr(item, "__module__", None) == module.__name__
         and not name.startswith("_")
-        and ((isinstance(item, type) and issubclass(item, kinds)) or item in MODELS.values())
+        and ((isinstance(item, type) and issubclass(item, kinds)) or item in FUNCTIONS)
     ]
 
 
 def test_every_layer_loss_and_model_has_an_example() -> None:
     items = [item for name in MODULES for item in public(importlib.import_module(name))]
-    assert set(MODELS.values()) < set(items)
+    assert set(FUNCTIONS) < set(items)
     assert [item.__qualname__ for item in items if ">>> " not in (item.__doc__ or "")] == []

@@ -261,7 +261,7 @@ _ATTENTION = {
     "hard_concrete": LayerCase(HardConcrete, {"penalty": 0.1, "seed": 3}, GATED),
     "output_gate": LayerCase(OutputGate, {}, GATED),
     "output_gate_per_head": LayerCase(
-        OutputGate, {"activation": "silu", "per_channel": False}, GATED
+        OutputGate, {"activation": "silu", "per_channel": False, "normalise": True}, GATED
     ),
     "disagreement": LayerCase(
         Disagreement,

@@ -14,12 +14,15 @@ from recsys_attn.initializers import blockwise
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
+_EPSILON = 1e-6
+
 
 @GATES.register("output")
 class OutputGate(Layer):
     """`output = heads * activation(W inputs)`, with one matrix W per head.
 
-    HSTU's layer normalisation of the heads before the gate is not included.
+    With `normalise` it is `norm(heads) * activation(W inputs)`, as in HSTU; the norm subtracts the
+    mean of all heads' channels and divides by their deviation.
 
     Source: Qiu et al., "Gated Attention for Large Language Models: Non-linearity, Sparsity, and
     Attention-Sink-Free", 2025, arXiv 2505.06708; with the activation `"silu"` it is the gate of
@@ -29,6 +32,8 @@ class OutputGate(Layer):
         activation: Any Keras activation. Defaults to `"sigmoid"`.
         per_channel: Whether each channel of a head has its own gate, or a head has one gate.
             Defaults to True.
+        normalise: Whether to normalise the heads together before the gate. Set it where attention
+            does not divide by the sum of its weights, as in HSTU. Defaults to False.
 
     Call arguments:
         heads: (B, T, N, V), the output of each head.
@@ -47,13 +52,19 @@ class OutputGate(Layer):
     """
 
     def __init__(
-        self, activation: Any = "sigmoid", per_channel: bool = True, **kwargs: Any
+        self,
+        activation: Any = "sigmoid",
+        per_channel: bool = True,
+        normalise: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.activation = activations.serialize(activation)
         self.activate = activations.function("activation", self.activation)
         require_bool("per_channel", per_channel)
         self.per_channel = per_channel
+        require_bool("normalise", normalise)
+        self.normalise = normalise
 
     def build(self, heads_shape: Shape, inputs_shape: Shape) -> None:
         require_known_heads(heads_shape)
@@ -71,6 +82,10 @@ class OutputGate(Layer):
         )
 
     def call(self, heads: Tensor, inputs: Tensor) -> Tensor:
+        if self.normalise:
+            wide = ops.cast(heads, "float32")
+            mean, variance = ops.moments(wide, axes=(-2, -1), keepdims=True)
+            heads = ops.cast((wide - mean) * held(ops.rsqrt(variance + _EPSILON)), heads.dtype)
         return heads * held(self.activate(ops.einsum("bte,nev->btnv", inputs, self.kernel)))
 
     def compute_output_shape(self, heads_shape: Shape, inputs_shape: Shape) -> Shape:
@@ -81,4 +96,5 @@ class OutputGate(Layer):
             **super().get_config(),
             "activation": self.activation,
             "per_channel": self.per_channel,
+            "normalise": self.normalise,
         }

@@ -47,6 +47,7 @@ FORMS = [
     ("none", "pre", "plain"),
     ("none", "pre", "rezero"),
     ("rms", "post", "rezero"),
+    ("layer", "pre", "gated"),
     ("layer", "pre", "gru"),
     ("layer", "sandwich", "gru"),
 ]

@@ -67,6 +67,7 @@ def residual(kind: str, weights: list[Array], sublayers: int) -> Callable[[Array
         "plain": lambda x, update: x + update,
         "tfixup": lambda x, update: x + update,
         "rezero": lambda x, update: x + weights[0] * update,
+        "gated": lambda x, update: x + sigmoid(x @ weights[0]) * update,
         "deepnorm": lambda x, update: sublayers**0.25 * x + update,
         "gru": lambda x, update: gru_gate(x, update, weights),
     }[kind]

@@ -128,16 +128,24 @@ def test_training_closes_the_head_that_only_adds_noise() -> None:
 
 
 @pytest.mark.parametrize("per_channel", [True, False])
-@pytest.mark.parametrize("activation", ["sigmoid", "silu"])
-def test_output_gate_equals_a_loop_over_heads(activation: str, per_channel: bool) -> None:
-    gate = OutputGate(activation, per_channel)
+@pytest.mark.parametrize(("activation", "normalise"), [("sigmoid", False), ("silu", True)])
+def test_output_gate_equals_a_loop_over_heads(
+    activation: str, per_channel: bool, normalise: bool
+) -> None:
+    gate = OutputGate(activation, per_channel, normalise)
     output = call(gate, HEADS, INPUTS)
     (kernel,) = gate.get_weights()
     assert kernel.shape == (N, E, V if per_channel else 1)
+    heads = HEADS.astype("float64")
+    if normalise:
+        flat = heads.reshape(*heads.shape[:2], N * V)
+        flat = flat - flat.mean(axis=-1, keepdims=True)
+        flat = flat / np.sqrt((flat**2).mean(axis=-1, keepdims=True) + 1e-6)
+        heads = flat.reshape(heads.shape)
     for n in range(N):
         x = INPUTS.astype("float64") @ kernel[n]
         by = 1 / (1 + np.exp(-x)) * (x if activation == "silu" else 1)
-        assert_close(output[:, :, n], HEADS[:, :, n] * by)
+        assert_close(output[:, :, n], heads[:, :, n] * by)
 
 
 def test_output_gates_start_different_in_every_head() -> None:

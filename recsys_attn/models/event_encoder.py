@@ -1,0 +1,125 @@
+"""The encoder of a sequence model: positions, dropout and blocks over embedded events."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from recsys_attn.attention import relative_positions
+from recsys_attn.blocks.positions.base import POSITIONS
+from recsys_attn.checks import require_bool, require_share
+from recsys_attn.layer import Layer
+from recsys_attn.models.encoded_history import EncoderParts
+from recsys_attn.models.encoders import is_causal
+from recsys_attn.serialization import layer_of, serialize
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class EventEncoder(Layer):
+    """Encodes embedded events, padded behind the last one.
+
+    `states = encoder(dropout(positions(events)))`
+
+    Its encoder and positions are those of an `EncodedHistory`, so that a ranking model can start
+    from a trained one.
+
+    Args:
+        encoder: A layer `(events (B, S, K), present (B, S)) -> (B, S, K)`, such as a
+            `TransformerEncoder`.
+        positions: An `EventPositions` before the encoder, or its config. Defaults to none: right
+            for an encoder with positions of its own.
+        share_biases: Whether the blocks of the encoder have one u and v of Transformer-XL.
+        by_time: Whether the encoder's positions are the times of the events.
+        dropout: Share of the numbers of the events that is dropped in training, after positions.
+        scale: Whether to multiply the events by `sqrt(K)` before positions, as in SASRec and HSTU.
+
+    Call arguments:
+        events: `(B, S, K)`.
+        present: `(B, S)`, False for padding.
+        times: `(B, S)`, integers of seconds, for positions that use times.
+
+    Returns:
+        `(B, S, K)`, zeros for padding.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from recsys_attn.attention import Dense, MultiHeadAttention
+    >>> from recsys_attn.blocks import TransformerBlock, TransformerEncoder
+    >>> from recsys_attn.models.event_encoder import EventEncoder
+    >>> attention = MultiHeadAttention(2, 4, Dense(pattern="causal"))
+    >>> layer = EventEncoder(TransformerEncoder([TransformerBlock(attention)]), "learned")
+    >>> tuple(layer(keras.random.normal((2, 5, 8)), np.ones((2, 5), bool)).shape)
+    (2, 5, 8)
+    """
+
+    def __init__(
+        self,
+        encoder: Any,
+        positions: Any = None,
+        share_biases: bool = False,
+        by_time: bool = False,
+        dropout: float = 0.0,
+        scale: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        for name, value in (("share_biases", share_biases), ("by_time", by_time), ("scale", scale)):
+            require_bool(name, value)
+        require_share("dropout", dropout)
+        self.encoder: Any = layer_of("encoder", encoder, "present", such_as="TransformerEncoder")
+        self.positions: Any = None if positions is None else POSITIONS.get(positions)
+        self.share_biases = share_biases
+        if share_biases:
+            relative_positions.share_biases(self.encoder)
+        self.by_time = by_time
+        self.scale = scale
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+
+    @classmethod
+    def of(cls, parts: EncoderParts, dropout: float = 0.0, scale: bool = False) -> EventEncoder:
+        """Returns the encoder of some parts."""
+        return cls(*parts, dropout, scale)
+
+    @property
+    def uses_times(self) -> bool:
+        """Whether it takes the times of the events."""
+        return self.by_time or (self.positions is not None and self.positions.uses_times)
+
+    def build(self, *shapes: Shape) -> None:
+        self.built = True  # the parts are built by their first call
+
+    def call(self, events: Tensor, present: Tensor, times: Tensor | None = None) -> Tensor:
+        events = self.enter(events, present, times)
+        if self.by_time:
+            given: dict[str, Tensor] = {"positions": times}
+            if is_causal(self.encoder):  # its pattern compares times, which may be equal
+                places = ops.arange(ops.shape(events)[1])
+                given["attention_mask"] = (places[:, None] >= places[None])[None]
+            return self.encoder(events, present=present, **given)
+        return self.encoder(events, present=present)
+
+    def enter(self, events: Tensor, present: Tensor, times: Tensor | None = None) -> Tensor:
+        """Returns the input of the encoder."""
+        if self.scale:
+            events = events * math.sqrt(events.shape[-1])
+        if self.positions is not None:
+            given = {"times": times} if self.positions.uses_times else {}
+            events = self.positions(events, present=present, **given)
+        return self.dropout(events) * ops.cast(present, events.dtype)[..., None]
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "encoder": serialize(self.encoder),
+            "positions": serialize(self.positions),
+            "share_biases": self.share_biases,
+            "by_time": self.by_time,
+            "dropout": self.dropout.rate,
+            "scale": self.scale,
+        }

@@ -1,0 +1,237 @@
+"""`SequenceModel`: an embedding, an encoder and a score of each item of a catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from recsys_attn.checks import require_bool
+from recsys_attn.embedding_tables import width_of
+from recsys_attn.embeddings import FeatureEmbedding, example_inputs
+from recsys_attn.models.encoders import is_causal
+from recsys_attn.models.event_encoder import EventEncoder
+from recsys_attn.models.item_scores import ItemScores
+from recsys_attn.schema import PADDING_ID, RESERVED_IDS, Schema, Sequence, is_age
+from recsys_attn.serialization import deserialize, serialize
+from recsys_attn.tensors import Config, Shape, Tensor
+
+
+class Events(NamedTuple):
+    """The embedded events of a batch.
+
+    Attributes:
+        vectors: `(B, S, K)`.
+        present: `(B, S)`, False for padding, which stands behind the events.
+        times: `(B, S)`, seconds, 0 at the request and negative before it; None without ages.
+    """
+
+    vectors: Tensor
+    present: Tensor
+    times: Tensor | None
+
+
+@keras.saving.register_keras_serializable(package="recsys_attn")
+class SequenceModel(keras.Model):
+    """Encodes histories and scores every item as the next one.
+
+    The schema has one history and no tasks. Its first sequence of ids has the items; others, such
+    as actions, are parts of an event's vector; a sequence with the transform `"age"` has times.
+
+    Args:
+        embedding: A `FeatureEmbedding`.
+        encoder: An `EventEncoder`.
+        scores: An `ItemScores` with the size and width of the items.
+        appends_mask: Whether the next item is predicted at a learned vector behind the events, as
+            in BERT4Rec, for an encoder that is not causal. Else it is at the last event.
+
+    Call arguments:
+        inputs: Dict of ids `(B, S)` by feature name, oldest first and padded behind.
+
+    Returns:
+        States `(B, S, K)`, zeros for padding. `next_states` has the one that predicts, and
+        `scores(states)` the scores of all items.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.models import sasrec
+    >>> from recsys_attn.schema import Schema, Sequence
+    >>> model = sasrec(Schema((Sequence("item", size=9, max_length=5),), ()), width=4, num_heads=1)
+    >>> inputs = {"item": np.array([[2, 3, 4, 0, 0], [5, 0, 0, 0, 0]])}
+    >>> tuple(model.scores(model.next_states(inputs)).shape)
+    (2, 9)
+    """
+
+    def __init__(
+        self,
+        embedding: Any,
+        encoder: Any,
+        scores: Any,
+        appends_mask: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(autocast=False, **kwargs)
+        require_bool("appends_mask", appends_mask)
+        self.embedding: FeatureEmbedding = deserialize(embedding)
+        self.encoder: EventEncoder = deserialize(encoder)
+        self.output_layer: ItemScores = deserialize(scores)
+        self.appends_mask = appends_mask
+        self.history, self.sequences = only_history(self.schema)
+        self.item = item_sequence(self.schema).name
+        width = sum(
+            width_of(self.schema, s.name, self.embedding.width)
+            for s in self.sequences
+            if not is_age(s)
+        )
+        self.mask_vector = None
+        if appends_mask:
+            self.mask_vector = self.add_weight(
+                shape=(width,),
+                initializer=keras.initializers.RandomNormal(stddev=0.02),
+                name="mask_vector",
+            )
+        self.scores(self.next_states(example_inputs(self.schema, batch=2)))
+        self.build()
+
+    @property
+    def schema(self) -> Schema:
+        """The fitted schema of the model."""
+        return self.embedding.schema
+
+    @property
+    def max_length(self) -> int:
+        """The most events of a history that the model sees."""
+        return self.sequences[0].max_length
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether no state depends on later events."""
+        return is_causal(self.encoder.encoder)
+
+    @property
+    def size(self) -> int:
+        """The number of rows of the table of items, with the reserved ids."""
+        return self.output_layer.size
+
+    def build(self, input_shape: Shape | None = None) -> None:
+        self.built = True  # the constructor builds the parts by a call
+
+    def call(self, inputs: Mapping[str, Tensor], training: bool | None = None) -> Tensor:
+        return self.encode(self.events(inputs), training=training)
+
+    def events(self, inputs: Mapping[str, Tensor]) -> Events:
+        """Returns the embedded events."""
+        found = self.embedding(inputs)["histories"][self.history]
+        return Events(found["events"], found["event_mask"], found.get("times"))
+
+    def encode(self, events: Events, training: bool | None = None) -> Tensor:
+        """Returns the states `(B, S, K)`."""
+        times = events.times if self.encoder.uses_times else None
+        return self.encoder(events.vectors, events.present, times, training=training)
+
+    def next_states(self, inputs: Mapping[str, Tensor], training: bool | None = None) -> Tensor:
+        """Returns the state `(B, K)` that predicts what follows the events.
+
+        Without events it is zeros for a causal encoder.
+        """
+        events = self.events(inputs)
+        count = ops.sum(ops.cast(events.present, "int32"), axis=1)
+        if not self.appends_mask:
+            states, place = self.encode(events, training), ops.maximum(count - 1, 0)
+        else:
+            states, place = self.encode(self.with_mask(events, count), training), count
+        return ops.take_along_axis(states, place[:, None, None], axis=1)[:, 0]
+
+    def with_mask(self, events: Events, count: Tensor) -> Events:
+        """Returns the events with one more, the learned vector, behind the last of each row."""
+        behind = ops.arange(ops.shape(events.present)[1] + 1)[None] == count[:, None]
+        vectors = ops.pad(events.vectors, ((0, 0), (0, 1), (0, 0)))
+        present = ops.pad(events.present, ((0, 0), (0, 1)))
+        vectors = self.masked(vectors, behind)
+        times = None if events.times is None else ops.pad(events.times, ((0, 0), (0, 1)))
+        return Events(vectors, ops.logical_or(present, behind), times)
+
+    def masked(self, vectors: Tensor, where: Tensor) -> Tensor:
+        """Returns vectors `(B, S, K)` with the learned vector where `where` `(B, S)` is True."""
+        if self.mask_vector is None:
+            raise ValueError(
+                "Masked events need appends_mask=True, as `bert4rec` has it. "
+                "Received: appends_mask=False"
+            )
+        return ops.where(where[..., None], ops.cast(self.mask_vector, vectors.dtype), vectors)
+
+    def queries(self, states: Tensor) -> Tensor:
+        """Returns the vectors `(..., E)` whose products with those of items are scores."""
+        return self.output_layer(states)
+
+    def rows(self, ids: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Returns vectors `(..., E)` and offsets of items by their ids."""
+        return self.output_layer.vectors(self._vectors, ids)
+
+    def table(self) -> tuple[Tensor, Tensor | None]:
+        """Returns vectors `(size, E)` and offsets of all items."""
+        return self.output_layer.vectors(self._vectors)
+
+    def scores(self, states: Tensor) -> Tensor:
+        """Returns the scores `(..., size)` of all ids; those of the reserved ones mean nothing."""
+        queries = self.queries(states)
+        vectors, offsets = self.table()
+        found = ops.matmul(queries, ops.transpose(vectors))
+        return found if offsets is None else found + offsets
+
+    def _vectors(self, ids: Tensor | None) -> Tensor:
+        return self.embedding.vectors(self.item, ids)
+
+    def get_config(self) -> Config:
+        return {
+            "name": self.name,
+            "embedding": serialize(self.embedding),
+            "encoder": serialize(self.encoder),
+            "scores": serialize(self.output_layer),
+            "appends_mask": self.appends_mask,
+        }
+
+
+def only_history(schema: Schema) -> tuple[str, tuple[Sequence, ...]]:
+    """Returns the name and the sequences of a schema's only history.
+
+    Raises:
+        ValueError: The schema has other features, or another number of histories.
+    """
+    others = [f.name for f in schema.features if not isinstance(f, Sequence)]
+    if len(schema.histories) != 1 or others or schema.tasks:
+        raise ValueError(
+            "A sequence model needs a schema of one history, without other features and tasks. "
+            f"Received: histories={list(schema.histories)}, other features={others}, "
+            f"tasks={[task.name for task in schema.tasks]}"
+        )
+    return next(iter(schema.histories.items()))
+
+
+def item_sequence(schema: Schema) -> Sequence:
+    """Returns the sequence of the items: the first one of ids."""
+    return next(s for s in only_history(schema)[1] if not is_age(s))
+
+
+def known_items(ids: Tensor) -> Tensor:
+    """Returns where ids are those of items, neither padding nor unknown."""
+    return ids >= RESERVED_IDS
+
+
+def shifted(inputs: Mapping[str, Any], item: str) -> tuple[dict[str, Tensor], Tensor]:
+    """Returns the events that have a next one, and the item of that one.
+
+    Args:
+        inputs: Ids `(B, S + 1)` by feature, padded behind.
+        item: Name of the sequence of items.
+
+    Returns:
+        Ids `(B, S)` by feature, and the next items `(B, S)`, 0 where there is none.
+    """
+    following = ops.cast(inputs[item], "int32")[:, 1:]
+    kept = ops.not_equal(following, PADDING_ID)
+    events = {name: ops.where(kept, x[:, :-1], PADDING_ID) for name, x in inputs.items()}
+    return events, following

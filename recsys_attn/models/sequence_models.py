@@ -1,0 +1,348 @@
+"""Sequence models of papers; each function returns a `SequenceModel` for a fitted schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from recsys_attn.attention.gates.output import OutputGate
+from recsys_attn.attention.layers.multi_head import MultiHeadAttention
+from recsys_attn.blocks.encoder import TransformerEncoder
+from recsys_attn.blocks.positions.learned import LearnedPositions
+from recsys_attn.blocks.transformer import TransformerBlock
+from recsys_attn.checks import unknown_name
+from recsys_attn.embedding_tables import width_of
+from recsys_attn.embeddings import FeatureEmbedding
+from recsys_attn.models.encoded_history import EncoderParts, encoder_parts
+from recsys_attn.models.encoders import is_causal
+from recsys_attn.models.event_encoder import EventEncoder
+from recsys_attn.models.item_scores import ItemScores
+from recsys_attn.models.option_types import (
+    Count,
+    Encoder,
+    EncoderPositions,
+    Factor,
+    Heads,
+    HeadSize,
+    Share,
+)
+from recsys_attn.models.sequence_model import SequenceModel, item_sequence, only_history
+from recsys_attn.registry import NamedParts
+from recsys_attn.schema import Schema, is_age
+
+SEQUENCE_MODELS: NamedParts[Callable[..., SequenceModel]] = NamedParts("sequence model")
+_CAUSAL = {"class_name": "transformer", "config": {"pattern": "causal"}}
+
+
+def get_sequence_model(name: str) -> Callable[..., SequenceModel]:
+    """Returns the function of a sequence model.
+
+    Raises:
+        ValueError: No sequence model has this name.
+
+    >>> from recsys_attn.models import get_sequence_model
+    >>> get_sequence_model("sasrec").__name__
+    'sasrec'
+    """
+    if name not in SEQUENCE_MODELS:
+        raise ValueError(
+            f"`name` must be the name of a sequence model. {unknown_name(name, SEQUENCE_MODELS)}"
+        )
+    return SEQUENCE_MODELS[name]
+
+
+@SEQUENCE_MODELS.register("sasrec")
+def sasrec(
+    schema: Schema,
+    *,
+    width: Count = 64,
+    num_layers: Count = 2,
+    num_heads: Count = 1,
+    dropout: Share = 0.2,
+    positions: EncoderPositions | None = None,
+    tied: bool = True,
+) -> SequenceModel:
+    """SASRec: causal Transformer blocks over the items, and the items' own vectors as output.
+
+    The loss decides more than the model: full softmax is SASRec+, and gBCE with a second table and
+    a `dropout` of 0.5 is gSASRec.
+
+    Sources: Kang and McAuley, "Self-Attentive Sequential Recommendation", ICDM 2018,
+    arXiv 1808.09781; SASRec+: Klenitskiy and Vasilev, RecSys 2023, arXiv 2309.07602; gSASRec:
+    Petrov and Macdonald, RecSys 2023, arXiv 2308.07192; TiSASRec: Li et al., WSDM 2020.
+
+    Args:
+        schema: A fitted schema of one history, without tasks.
+        width: Width of an item's vector and of the blocks. 128 with many items and much data.
+        num_layers: Number of blocks.
+        num_heads: Number of heads, which share the width.
+        dropout: Share of embeddings and of the blocks' outputs that is dropped in training.
+        positions: A name or a config of `recsys_attn.blocks.positions`. Defaults to `"learned"`,
+            counted from the latest event. `{"class_name": "time_intervals", "config": {"values":
+            true}}` is TiSASRec, for a history with times.
+        tied: Whether the output has the vectors of the input; a second table is gSASRec's.
+
+    Returns:
+        A `SequenceModel`.
+
+    Raises:
+        ValueError: The schema is not one of a history alone, a feature has no `size` yet, or an
+            argument is out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.models import sasrec
+    >>> from recsys_attn.schema import Schema, Sequence
+    >>> schema = Schema((Sequence("item", size=9, max_length=5),), ())
+    >>> model = sasrec(schema, width=8, num_heads=2, positions="rotary")
+    >>> tuple(model({"item": np.array([[2, 3, 4, 0, 0]])}).shape)
+    (1, 5, 8)
+    """
+    block = {"attention": _CAUSAL, "feed_forward_units": _event_width(schema, width)}
+    parts = _parts(schema, block, num_layers, num_heads, width, dropout, positions)
+    return _model(schema, width, EventEncoder.of(parts, dropout, scale=True), "sasrec", tied=tied)
+
+
+@SEQUENCE_MODELS.register("esasrec")
+def esasrec(
+    schema: Schema,
+    *,
+    width: Count = 64,
+    num_layers: Count = 2,
+    num_heads: Count = 1,
+    dropout: Share = 0.2,
+    positions: EncoderPositions | None = None,
+) -> SequenceModel:
+    """eSASRec: SASRec with LiGR's blocks, whose gates see the input before its normalisation.
+
+    `x = x + sigmoid(x W) * dropout(F(norm(x)))`, and SwiGLU in the feed-forward network. The
+    paper trains it with a sampled softmax.
+
+    Sources: Tikhonovich et al., "eSASRec: Enhancing Transformer-based Recommendations in a Modular
+    Fashion", RecSys 2025, arXiv 2508.06450; blocks: Borisyuk et al., 2025, arXiv 2502.03417.
+
+    Args:
+        schema, width, num_layers, num_heads, dropout, positions: As in `sasrec`.
+
+    Returns:
+        A `SequenceModel`.
+
+    Example:
+
+    >>> from recsys_attn.models import esasrec
+    >>> from recsys_attn.schema import Schema, Sequence
+    >>> model = esasrec(Schema((Sequence("item", size=9, max_length=5),), ()), width=8)
+    >>> model.is_causal
+    True
+    """
+    block = {"attention": _CAUSAL, "activation": "swiglu", "residual": "gated"}
+    parts = _parts(schema, block, num_layers, num_heads, width, dropout, positions)
+    return _model(schema, width, EventEncoder.of(parts, dropout, scale=True), "esasrec")
+
+
+@SEQUENCE_MODELS.register("bert4rec")
+def bert4rec(
+    schema: Schema,
+    *,
+    width: Count = 64,
+    num_layers: Count = 2,
+    num_heads: Count = 2,
+    dropout: Share = 0.2,
+    positions: EncoderPositions | None = None,
+) -> SequenceModel:
+    """BERT4Rec: blocks in both directions, which learn items that are masked.
+
+    `score = gelu(W h + c) . e_i + b_i`, where h is the output at a learned vector that is appended
+    to the history, or at a masked event in training. Train it with the objective `"masked_item"`.
+    It needs several times the epochs of SASRec.
+
+    Source: Sun et al., "BERT4Rec: Sequential Recommendation with Bidirectional Encoder
+    Representations from Transformer", CIKM 2019, arXiv 1904.06690.
+
+    Args:
+        schema, width, num_layers, num_heads, dropout, positions: As in `sasrec`.
+
+    Returns:
+        A `SequenceModel`.
+
+    Example:
+
+    >>> from recsys_attn.models import bert4rec
+    >>> from recsys_attn.schema import Schema, Sequence
+    >>> model = bert4rec(Schema((Sequence("item", size=9, max_length=5),), ()), width=8)
+    >>> model.is_causal, model.appends_mask
+    (False, True)
+    """
+    block = {"attention": "transformer", "activation": "gelu"}
+    parts = _parts(schema, block, num_layers, num_heads, width, dropout, positions)
+    encoder = EventEncoder.of(parts, dropout)
+    head = {"bias": True, "hidden": "gelu"}
+    return _model(schema, width, encoder, "bert4rec", appends_mask=True, **head)
+
+
+@SEQUENCE_MODELS.register("hstu")
+def hstu(
+    schema: Schema,
+    *,
+    width: Count = 50,
+    num_layers: Count = 2,
+    num_heads: Count = 1,
+    head_dim: Count | None = None,
+    dropout: Share = 0.2,
+    temperature: Factor = 0.05,
+) -> SequenceModel:
+    """HSTU: blocks of one pointwise attention with a gate, and cosines as scores.
+
+    `x = x + W_o(norm(A V) * U)`, `A = silu(Q K^T + places + times) / S`, with `U, V, Q, K` of
+    `silu(W norm(x))`, S the longest history, a bias by place and, with times, one by the logarithm
+    of the time between events. HSTU-large has 8 blocks of 2 heads of 25. The paper trains both with
+    a softmax of 128 uniform negatives, which stand close to each other in the cosine: keep the
+    temperature.
+
+    Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential
+    Transducers for Generative Recommendations", ICML 2024, arXiv 2402.17152. The authors' code
+    takes the time of the next event for that of a query, and this one the time of the event itself.
+
+    Args:
+        schema, width, num_layers, num_heads, dropout: As in `sasrec`.
+        head_dim: Size of a head. Defaults to the width divided by the heads.
+        temperature: Divides the cosines.
+
+    Returns:
+        A `SequenceModel`.
+
+    Example:
+
+    >>> from recsys_attn.models import hstu
+    >>> from recsys_attn.schema import Schema, Sequence
+    >>> model = hstu(Schema((Sequence("item", size=9, max_length=5),), ()), width=8)
+    >>> model.is_causal
+    True
+    """
+    sequences = only_history(schema)[1]
+    length = sequences[0].max_length
+    buckets = {"num_buckets": 4 * length, "max_distance": 2 * length}
+    places = {"class_name": "relative_buckets", "config": buckets}
+    by_time = any(map(is_age, sequences))
+    terms = ["dot", "time_buckets" if by_time else places]
+    mechanism = {
+        "score": {"class_name": "sum", "config": {"scores": terms}},
+        "pattern": "causal",
+        "weighting": {"class_name": "silu", "config": {"length": length}},
+        "place_bias": places if by_time else None,
+    }
+    size = head_dim or max(1, _event_width(schema, width) // num_heads)
+
+    def block() -> TransformerBlock:
+        attention = MultiHeadAttention(
+            num_heads,
+            size,
+            {"class_name": "dense", "config": mechanism},
+            value="silu",
+            activation="silu",
+            gate=OutputGate("silu", normalise=True),
+        )
+        return TransformerBlock(attention, feed_forward_units=0, dropout=dropout)
+
+    made = TransformerEncoder([block() for _ in range(num_layers)])
+    parts = EncoderParts(made, LearnedPositions(length), False, by_time)
+    encoder = EventEncoder.of(parts, dropout, scale=True)
+    return _model(schema, width, encoder, "hstu", temperature=temperature)
+
+
+@SEQUENCE_MODELS.register("sequence_encoder")
+def sequence_encoder(
+    schema: Schema,
+    *,
+    width: Count = 64,
+    encoder: Encoder = "gru",
+    encoder_layers: Count = 1,
+    encoder_heads: Heads = 2,
+    encoder_head_dim: HeadSize = 32,
+    encoder_positions: EncoderPositions | None = None,
+    dropout: Share = 0.2,
+    tied: bool = True,
+) -> SequenceModel:
+    """Any encoder of the family in the place of SASRec's blocks; by default GRU4Rec.
+
+    An encoder whose states depend on later events needs the objective `"masked_item"`, and gets a
+    learned vector behind the history, as BERT4Rec. Causal ones: `"gru"`, `"lstm"`;
+    `{"class_name": "linear_transformer", "config": {"causal": true}}`, and so `"retention"` and
+    `"gated_linear_attention"`; `{"class_name": "segments", ...}`, Transformer-XL with a memory.
+
+    Sources: Hidasi et al., "Session-based Recommendations with Recurrent Neural Networks"
+    (GRU4Rec), ICLR 2016, arXiv 1511.06939; those of the encoders.
+
+    Args:
+        schema, width, dropout, tied: As in `sasrec`.
+        encoder: Attention, a mixer or a block with its options, of `recsys_attn.models.encoders`.
+        encoder_layers, encoder_heads, encoder_head_dim: Number of blocks and of heads, and the size
+            of a head.
+        encoder_positions: As `positions` in `sasrec`; defaults to none where the order matters to
+            the encoder anyway.
+
+    Returns:
+        A `SequenceModel`.
+
+    Example:
+
+    >>> from recsys_attn.models import sequence_encoder
+    >>> from recsys_attn.schema import Schema, Sequence
+    >>> model = sequence_encoder(Schema((Sequence("item", size=9, max_length=5),), ()), width=8)
+    >>> model.is_causal, model.appends_mask
+    (True, False)
+    """
+    sizes = encoder_layers, encoder_heads, encoder_head_dim
+    sequences = only_history(schema)[1]
+    parts = encoder_parts(encoder, sizes, encoder_positions, sequences)
+    made = EventEncoder.of(parts, dropout)
+    appends = not is_causal(made.encoder)
+    return _model(schema, width, made, "sequence_encoder", appends_mask=appends, tied=tied)
+
+
+def _event_width(schema: Schema, width: int) -> int:
+    """The width K of an event: the sum of its sequences' widths."""
+    sequences = only_history(schema)[1]
+    return sum(width_of(schema, s.name, width) for s in sequences if not is_age(s))
+
+
+def _parts(
+    schema: Schema,
+    block: dict[str, Any],
+    num_layers: int,
+    num_heads: int,
+    width: int,
+    dropout: float,
+    positions: Any,
+) -> EncoderParts:
+    total = _event_width(schema, width)
+    if total % num_heads:
+        raise ValueError(
+            f"`num_heads` must divide the width of an event, {total}. "
+            f"Received: num_heads={num_heads}"
+        )
+    encoder = {"class_name": "block", "config": {**block, "dropout": dropout}}
+    sizes = num_layers, num_heads, total // num_heads
+    return encoder_parts(encoder, sizes, positions, only_history(schema)[1])
+
+
+def _model(
+    schema: Schema,
+    width: int,
+    encoder: EventEncoder,
+    name: str,
+    appends_mask: bool = False,
+    **of_scores: Any,
+) -> SequenceModel:
+    item = item_sequence(schema)
+    if item.size is None:
+        raise ValueError(
+            f"Feature {item.name!r} has no `size`: how many rows its table needs is known after "
+            "fitting. Give `size`, or use `schema.with_sizes(...)`"
+        )
+    embedding = FeatureEmbedding(schema, width, keras.initializers.RandomNormal(stddev=0.02))
+    scores = ItemScores(item.size, width_of(schema, item.name, width), **of_scores)
+    return SequenceModel(embedding, encoder, scores, appends_mask, name=name)
