@@ -21,6 +21,7 @@ from pipelines.cli.options import (
     skew_options,
     top_k_options,
 )
+from pipelines.cli.pretrain import pretrain
 from pipelines.cli.reproduce import reproduce
 from pipelines.cli.running import CONSOLE, opened, reported
 from pipelines.cli.tune import tune
@@ -322,5 +323,6 @@ def warmup_from_log(log: str, target: Path, requests: int, model: str | None, se
 
 
 main.add_command(audit)
+main.add_command(pretrain)
 main.add_command(reproduce)
 main.add_command(tune)

@@ -17,6 +17,7 @@ from pipelines.cli.import_tensorflow import import_tensorflow
 from pipelines.common.errors import PipelineError
 
 if TYPE_CHECKING:
+    from pipelines.pretraining.steps import SequenceSteps
     from pipelines.workflow.steps import Steps
 
 CONSOLE = Console(highlight=False)
@@ -34,26 +35,53 @@ def opened(
     """Loads an experiment, with changed keys and overrides, and locks its run folder."""
     with reported():
         import_tensorflow()
-        from pipelines.common.artifacts import locked
         from pipelines.experiment.config import load_experiment
         from pipelines.scoring.microbatches import one_thread_each
-        from pipelines.training import worker_index
         from pipelines.workflow.steps import Steps
 
         one_thread_each()
-        values = {**(changed or {}), **dict(_override(text) for text in overrides)}
-        checked = load_experiment(experiment, values)
-        own = experiment if experiment.is_dir() else Path("runs") / checked.name
-        folder = run_dir or own
-        if set("[]*?") & set(str(folder.resolve())):
-            raise PipelineError(
-                "--run-dir: TensorFlow reads [ ] * ? in a path as a pattern and cannot save "
-                f"there. Received: {folder.resolve()}. Choose another folder."
-            )
-        # Training workers share the run folder; only the first one writes to it.
-        worker = worker_index()
-        with locked(folder / "workers" / str(worker) if worker else folder):
+        checked = load_experiment(experiment, {**(changed or {}), **values_of(overrides)})
+        with run_folder(experiment, run_dir, checked.name) as folder:
             yield Steps.of(checked, folder, CONSOLE, force)
+
+
+@contextlib.contextmanager
+def opened_sequences(
+    experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool
+) -> Iterator[SequenceSteps]:
+    """Loads the experiment of a sequence model, with overrides, and locks its run folder."""
+    with reported():
+        import_tensorflow()
+        from pipelines.pretraining.experiment import load_sequence_experiment
+        from pipelines.pretraining.steps import SequenceSteps
+
+        checked = load_sequence_experiment(experiment, values_of(overrides))
+        with run_folder(experiment, run_dir, checked.name) as folder:
+            yield SequenceSteps.of(checked, folder, CONSOLE, force)
+
+
+@contextlib.contextmanager
+def run_folder(experiment: Path, run_dir: Path | None, name: str) -> Iterator[Path]:
+    """Locks the run folder of an experiment's file or folder."""
+    from pipelines.common.artifacts import locked
+    from pipelines.training import worker_index
+
+    own = experiment if experiment.is_dir() else Path("runs") / name
+    folder = run_dir or own
+    if set("[]*?") & set(str(folder.resolve())):
+        raise PipelineError(
+            "--run-dir: TensorFlow reads [ ] * ? in a path as a pattern and cannot save "
+            f"there. Received: {folder.resolve()}. Choose another folder."
+        )
+    # Training workers share the run folder; only the first one writes to it.
+    worker = worker_index()
+    with locked(folder / "workers" / str(worker) if worker else folder):
+        yield folder
+
+
+def values_of(overrides: tuple[str, ...]) -> dict[str, Any]:
+    """The values of `--set` by dotted key."""
+    return dict(_override(text) for text in overrides)
 
 
 @contextlib.contextmanager

@@ -69,7 +69,7 @@ class Chunk:
             if catalogue is not None:
                 items = catalogue.items.rows(table[catalogue.items.key])
                 blocks[ITEM_ROWS][done : done + len(items), 0] = items
-            if labelled:
+            if layout.tasks:
                 blocks[LABELS][done : done + table.num_rows] = labels_of(table, fitted.schema.tasks)
             begins, done = done + begins[1:], done + table.num_rows
             requests += len(begins)

@@ -33,6 +33,7 @@ from recsys_attn.models.sequence_models import (
     hstu,
     sasrec,
     sequence_encoder,
+    xlnet,
 )
 from recsys_attn.models.stem import stem
 
@@ -76,4 +77,5 @@ __all__ = [
     "stem",
     "wide_and_deep",
     "xdeepfm",
+    "xlnet",
 ]

@@ -40,7 +40,8 @@ class EventEncoder(Layer):
     Call arguments:
         events: `(B, S, K)`.
         present: `(B, S)`, False for padding.
-        times: `(B, S)`, integers of seconds, for positions that use times.
+        positions: `(B, S)`, the times of the events, integers of seconds, for positions that use
+            times.
 
     Returns:
         `(B, S, K)`, zeros for padding.
@@ -94,24 +95,31 @@ class EventEncoder(Layer):
     def build(self, *shapes: Shape) -> None:
         self.built = True  # the parts are built by their first call
 
-    def call(self, events: Tensor, present: Tensor, times: Tensor | None = None) -> Tensor:
-        events = self.enter(events, present, times)
+    def call(self, events: Tensor, present: Tensor, positions: Tensor | None = None) -> Tensor:
+        events = self.enter(events, present, positions)
         if self.by_time:
-            given: dict[str, Tensor] = {"positions": times}
+            given: dict[str, Tensor] = {"positions": positions}
             if is_causal(self.encoder):  # its pattern compares times, which may be equal
                 places = ops.arange(ops.shape(events)[1])
                 given["attention_mask"] = (places[:, None] >= places[None])[None]
             return self.encoder(events, present=present, **given)
         return self.encoder(events, present=present)
 
-    def enter(self, events: Tensor, present: Tensor, times: Tensor | None = None) -> Tensor:
-        """Returns the input of the encoder."""
+    def enter(
+        self,
+        events: Tensor,
+        present: Tensor,
+        times: Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor:
+        """Returns the input of the encoder; `training` is that of the call by default."""
         if self.scale:
             events = events * math.sqrt(events.shape[-1])
         if self.positions is not None:
             given = {"times": times} if self.positions.uses_times else {}
             events = self.positions(events, present=present, **given)
-        return self.dropout(events) * ops.cast(present, events.dtype)[..., None]
+        events = self.dropout(events, training=training)
+        return events * ops.cast(present, events.dtype)[..., None]
 
     def get_config(self) -> Config:
         return {

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from recsys_attn.checks import require_bool
+from recsys_attn.attention.layers.two_stream import TwoStreamEncoder
 from recsys_attn.embedding_tables import width_of
 from recsys_attn.embeddings import FeatureEmbedding, example_inputs
 from recsys_attn.models.encoders import is_causal
@@ -44,8 +44,11 @@ class SequenceModel(keras.Model):
         embedding: A `FeatureEmbedding`.
         encoder: An `EventEncoder`.
         scores: An `ItemScores` with the size and width of the items.
-        appends_mask: Whether the next item is predicted at a learned vector behind the events, as
-            in BERT4Rec, for an encoder that is not causal. Else it is at the last event.
+        appends: Where the next item is predicted: `"mask"`, at a learned vector behind the events,
+            as in BERT4Rec; `"query"`, there by a stream of queries, as in XLNet; both for an
+            encoder that is not causal. None: at the last event.
+        action: Name of a sequence whose vectors are events of their own, each behind its item, as
+            in the generative form of HSTU; the sequence is twice as long. None for no such one.
 
     Call arguments:
         inputs: Dict of ids `(B, S)` by feature name, oldest first and padded behind.
@@ -70,26 +73,29 @@ class SequenceModel(keras.Model):
         embedding: Any,
         encoder: Any,
         scores: Any,
-        appends_mask: bool = False,
+        appends: str | None = None,
+        action: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(autocast=False, **kwargs)
-        require_bool("appends_mask", appends_mask)
         self.embedding: FeatureEmbedding = deserialize(embedding)
         self.encoder: EventEncoder = deserialize(encoder)
         self.output_layer: ItemScores = deserialize(scores)
-        self.appends_mask = appends_mask
         self.history, self.sequences = only_history(self.schema)
         self.item = item_sequence(self.schema).name
-        width = sum(
-            width_of(self.schema, s.name, self.embedding.width)
-            for s in self.sequences
-            if not is_age(s)
-        )
+        _check_action(self.schema, self.embedding.width, action)
+        if appends not in (None, "mask", "query"):
+            raise ValueError(
+                f"`appends` must be 'mask', 'query' or None. Received: appends={appends!r}"
+            )
+        self.appends, self.action = appends, action
+        self.streams = None
+        if appends == "query":
+            self.streams = TwoStreamEncoder(self.encoder.encoder)
         self.mask_vector = None
-        if appends_mask:
+        if appends == "mask":
             self.mask_vector = self.add_weight(
-                shape=(width,),
+                shape=(self.width,),
                 initializer=keras.initializers.RandomNormal(stddev=0.02),
                 name="mask_vector",
             )
@@ -122,15 +128,47 @@ class SequenceModel(keras.Model):
     def call(self, inputs: Mapping[str, Tensor], training: bool | None = None) -> Tensor:
         return self.encode(self.events(inputs), training=training)
 
+    @property
+    def per_event(self) -> int:
+        """The number of states of an event: 2 with an action behind each item."""
+        return 1 if self.action is None else 2
+
     def events(self, inputs: Mapping[str, Tensor]) -> Events:
-        """Returns the embedded events."""
+        """Returns the embedded events; with `action` two for each, `(B, 2 S, K)`."""
         found = self.embedding(inputs)["histories"][self.history]
-        return Events(found["events"], found["event_mask"], found.get("times"))
+        vectors, present, times = found["events"], found["event_mask"], found.get("times")
+        if self.action is None:
+            return Events(vectors, present, times)
+        vectors = ops.reshape(vectors, (ops.shape(vectors)[0], -1, vectors.shape[-1] // 2))
+        twice = None if times is None else ops.repeat(times, 2, axis=1)
+        return Events(vectors, ops.repeat(present, 2, axis=1), twice)
 
     def encode(self, events: Events, training: bool | None = None) -> Tensor:
         """Returns the states `(B, S, K)`."""
         times = events.times if self.encoder.uses_times else None
         return self.encoder(events.vectors, events.present, times, training=training)
+
+    def query_states(self, events: Events, ranks: Tensor, training: bool | None = None) -> Tensor:
+        """Returns the states `(B, S, K)` of the stream of queries.
+
+        Args:
+            events: The events.
+            ranks: `(B, S)`, the rank of each event in the order of the prediction; a query sees the
+                events of lower ranks, and all of them those of the lowest rank.
+            training: Whether dropout is on.
+        """
+        if self.streams is None:
+            raise ValueError(
+                "A stream of queries needs appends='query', as `xlnet` has it. "
+                f"Received: appends={self.appends!r}"
+            )
+        times = events.times if self.encoder.uses_times else None
+        entered = self.encoder.enter(events.vectors, events.present, times, training)
+        positions = {"positions": times} if self.encoder.by_time else {}
+        streams = self.streams(
+            entered, ranks, present=events.present, training=training, **positions
+        )
+        return streams[1]
 
     def next_states(self, inputs: Mapping[str, Tensor], training: bool | None = None) -> Tensor:
         """Returns the state `(B, K)` that predicts what follows the events.
@@ -139,18 +177,24 @@ class SequenceModel(keras.Model):
         """
         events = self.events(inputs)
         count = ops.sum(ops.cast(events.present, "int32"), axis=1)
-        if not self.appends_mask:
+        if self.appends is None:
             states, place = self.encode(events, training), ops.maximum(count - 1, 0)
         else:
-            states, place = self.encode(self.with_mask(events, count), training), count
+            longer, place = self.with_one_more(events, count), count
+            if self.appends == "mask":
+                states = self.encode(longer, training)
+            else:
+                places = ops.arange(ops.shape(longer.present)[1])
+                ranks = ops.cast(places[None] >= count[:, None], "int32")
+                states = self.query_states(longer, ranks, training)
         return ops.take_along_axis(states, place[:, None, None], axis=1)[:, 0]
 
-    def with_mask(self, events: Events, count: Tensor) -> Events:
-        """Returns the events with one more, the learned vector, behind the last of each row."""
+    def with_one_more(self, events: Events, count: Tensor) -> Events:
+        """Returns the events with one more behind the last of each row, masked where that is."""
         behind = ops.arange(ops.shape(events.present)[1] + 1)[None] == count[:, None]
         vectors = ops.pad(events.vectors, ((0, 0), (0, 1), (0, 0)))
         present = ops.pad(events.present, ((0, 0), (0, 1)))
-        vectors = self.masked(vectors, behind)
+        vectors = vectors if self.mask_vector is None else self.masked(vectors, behind)
         times = None if events.times is None else ops.pad(events.times, ((0, 0), (0, 1)))
         return Events(vectors, ops.logical_or(present, behind), times)
 
@@ -158,8 +202,8 @@ class SequenceModel(keras.Model):
         """Returns vectors `(B, S, K)` with the learned vector where `where` `(B, S)` is True."""
         if self.mask_vector is None:
             raise ValueError(
-                "Masked events need appends_mask=True, as `bert4rec` has it. "
-                "Received: appends_mask=False"
+                "Masked events need appends='mask', as `bert4rec` has it. "
+                f"Received: appends={self.appends!r}"
             )
         return ops.where(where[..., None], ops.cast(self.mask_vector, vectors.dtype), vectors)
 
@@ -182,6 +226,12 @@ class SequenceModel(keras.Model):
         found = ops.matmul(queries, ops.transpose(vectors))
         return found if offsets is None else found + offsets
 
+    @property
+    def width(self) -> int:
+        """The width K of an event."""
+        sequences = [s for s in self.sequences if not is_age(s) and s.name != self.action]
+        return sum(width_of(self.schema, s.name, self.embedding.width) for s in sequences)
+
     def _vectors(self, ids: Tensor | None) -> Tensor:
         return self.embedding.vectors(self.item, ids)
 
@@ -191,7 +241,8 @@ class SequenceModel(keras.Model):
             "embedding": serialize(self.embedding),
             "encoder": serialize(self.encoder),
             "scores": serialize(self.output_layer),
-            "appends_mask": self.appends_mask,
+            "appends": self.appends,
+            "action": self.action,
         }
 
 
@@ -209,6 +260,19 @@ def only_history(schema: Schema) -> tuple[str, tuple[Sequence, ...]]:
             f"tasks={[task.name for task in schema.tasks]}"
         )
     return next(iter(schema.histories.items()))
+
+
+def _check_action(schema: Schema, width: int, action: str | None) -> None:
+    """Raises unless `action` is the sequence behind the items, and as wide."""
+    if action is None:
+        return
+    names = [s.name for s in only_history(schema)[1] if not is_age(s)]
+    widths = [width_of(schema, name, width) for name in names]
+    if names[1:] != [action] or len(set(widths)) > 1:
+        raise ValueError(
+            "`action` must be the only sequence beside the items, and as wide as they are. "
+            f"Received: action={action!r}, sequences={dict(zip(names, widths, strict=True))}"
+        )
 
 
 def item_sequence(schema: Schema) -> Sequence:

@@ -43,13 +43,13 @@ SLOTS = tuple(
 FOLDER_ORDER: Mapping[str, str] = {
     "serving": "cli cli_output server proxy rest rpc observability inference batching models "
     "client runtimes encoding config common protos",
-    "pipelines": "__main__ cli tuning boards workflow prediction_log export training evaluation "
-    "experiment audit distributions scoring feed features ingest items storage report engines "
-    "metrics common",
+    "pipelines": "__main__ cli tuning boards pretraining workflow prediction_log export training "
+    "evaluation experiment audit distributions scoring feed features ingest items storage report "
+    "engines metrics common",
     "recsys_attn": (
-        "models interactions multitask attention blocks optimizers embeddings losses initializers "
-        "backend layer registry serialization embedding_tables schema loss_options id_transforms "
-        "checks masked_mean constant_factors tensors"
+        "objectives models interactions multitask attention blocks optimizers embeddings losses "
+        "initializers backend layer registry serialization embedding_tables schema loss_options "
+        "id_transforms checks masked_mean constant_factors tensors"
     ),
     "recsys_attn.attention": (
         "layers disagreement time_positions relative_positions presets mechanisms routers gates "

@@ -1,0 +1,25 @@
+"""The command `pretrain`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipelines.cli.options import experiment_options, force_option
+from pipelines.cli.running import opened_sequences
+
+
+@click.command()
+@experiment_options
+@force_option
+def pretrain(
+    experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool
+) -> None:
+    """Train a sequence model on event logs: ingest, fit, train, evaluate.
+
+    EXPERIMENT is a TOML file with `[data] source = "events"`. The model ranks the whole catalogue
+    for a history; a ranking model can start from its encoder.
+    """
+    with opened_sequences(experiment, run_dir, overrides, force) as steps:
+        steps.everything()

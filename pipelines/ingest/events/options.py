@@ -1,0 +1,148 @@
+"""The `[data]` table of a sequence model: an event log, what is kept of it, and its split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from pipelines.common.toml_table import TomlTable
+from pipelines.ingest.data_options import DataOptions, SplitOptions
+from pipelines.storage.filesystem import Storage, Where, is_uri
+
+AGE, SESSION, COUNT = "age", "session", "count"  # columns that ingest makes
+
+
+class EventSplit(TomlTable):
+    """The `[data.split]` table: which events are the targets of validation and test.
+
+    Attributes:
+        by: `"last"`: each user's last event is the test target and the one before it the
+            validation target, so that every user counts; events of one user may be later than
+            the target of another. `"time"`: the targets are each user's first events from
+            `valid_from` and from `test_from` on, and only events before `valid_from` train, as a
+            model in use sees them.
+        valid_from: The first time of validation: a number or, of dates, a string such as
+            2025-11-01. Dates without a zone are UTC.
+        test_from: The first time of test, later than `valid_from`.
+    """
+
+    by: Literal["last", "time"] = "last"
+    valid_from: int | float | str | None = None
+    test_from: int | float | str | None = None
+
+    @model_validator(mode="after")
+    def _cuts_fit(self) -> EventSplit:
+        first, second = self.valid_from, self.test_from
+        received = f"Received: valid_from={first!r}, test_from={second!r}"
+        if self.by == "last" and (first, second) != (None, None):
+            raise ValueError(
+                f'`valid_from` and `test_from` belong to by = "time". Received: by={self.by!r}'
+            )
+        if self.by == "time" and (first is None or second is None):
+            raise ValueError(f'by = "time" needs `valid_from` and `test_from`. {received}')
+        if isinstance(first, str) != isinstance(second, str):
+            raise ValueError(f"`valid_from` and `test_from` must be of one type. {received}")
+        return self
+
+    @property
+    def cuts(self) -> SplitOptions:
+        """The times of `by = "time"`, as rows are split by them."""
+        return SplitOptions(by="time", valid_from=self.valid_from, test_from=self.test_from)
+
+
+class EventOptions(TomlTable):
+    """The `[data]` table of a sequence model.
+
+    Attributes:
+        source: `"events"`: Parquet files with one row per event. `"movielens-1m"`: all ratings,
+            with `user_id`, `item_id`, `timestamp` and `rating`.
+        path: File, folder or list of them; `${NAME}` is replaced by an environment variable.
+            `events` also reads URIs such as s3://. None: MovieLens is downloaded.
+        user: Column of the user.
+        item: Column of the item.
+        time: Column of the time: seconds as numbers, dates or timestamps.
+        columns: Further columns to keep as lists beside the items, such as the kind of an event.
+        session: Column of the session. Null is one session of a user too.
+        session_gap: In place of `session`: an event this many seconds or more after the one
+            before it starts a new session. 1800 is common on the web.
+        min_item_events: Items with fewer events are left out. Raise it if the catalogue has many
+            items that are too rare to learn.
+        min_user_events: Users with fewer events left are left out.
+        split: The division into train, valid and test.
+    """
+
+    source: Literal["events", "movielens-1m"] = "events"
+    path: str | tuple[str, ...] | None = None
+    user: str
+    item: str
+    time: str
+    columns: tuple[str, ...] = ()
+    session: str | None = None
+    session_gap: float | None = Field(default=None, gt=0)
+    min_item_events: int = Field(default=1, ge=1)
+    min_user_events: int = Field(default=2, ge=2)
+    split: EventSplit = EventSplit()
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> EventOptions:
+        if self.source == "events" and not self.path:
+            raise ValueError(
+                "`path` must name the Parquet file or folder of events. Received: none"
+            )
+        if self.source != "events" and isinstance(self.path, tuple):
+            raise ValueError(
+                f"`path` must be one file or folder for the source {self.source!r}. "
+                f"Received: {list(self.path)}"
+            )
+        if self.session is not None and self.session_gap is not None:
+            raise ValueError(
+                "`session` and `session_gap` both say where sessions begin; remove one. Received: "
+                f"session={self.session!r}, session_gap={self.session_gap:g}"
+            )
+        if len(set(self.named)) < len(self.named):
+            raise ValueError(
+                "`user`, `item`, `time`, `session` and `columns` must name different columns. "
+                f"Received: {list(self.named)}"
+            )
+        made = {AGE, SESSION} & {self.user, self.item, *self.columns} | {COUNT} & {self.item}
+        if made:
+            raise ValueError(
+                f"ingest makes columns {AGE!r}, {SESSION!r} and, beside the items, {COUNT!r}; "
+                f"rename those of the events. Received: {sorted(made)}"
+            )
+        return self
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether rows have a list `session`."""
+        return self.session is not None or self.session_gap is not None
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        session = () if self.session is None else (self.session,)
+        return (self.user, self.item, self.time, *session, *self.columns)
+
+    @property
+    def reading(self) -> DataOptions:
+        """The source and the path, as readers take them."""
+        source = "parquet" if self.source == "events" else self.source
+        return DataOptions(source=source, path=self.path)
+
+    def stamps(self) -> dict[str, str]:
+        """Size and modification time of the source files; a change makes ingest run again."""
+        found: dict[str, str] = {}
+        for place in self.reading.places():
+            found |= _stamps(place)
+        return found
+
+
+def _stamps(place: Where) -> dict[str, str]:
+    if is_uri(place):
+        return Storage.of(place).stamps()
+    path = Path(place)
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    stats = [(file, file.stat()) for file in files if file.is_file()]
+    return {str(file): f"{stat.st_size} {stat.st_mtime_ns}" for file, stat in stats}

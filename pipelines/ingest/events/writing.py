@@ -1,0 +1,89 @@
+"""Writes the sequences of all users by split, and counts them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from pipelines.ingest.events.buckets import Buckets
+from pipelines.ingest.events.item_counts import ItemCounts
+from pipelines.ingest.events.options import EventOptions
+from pipelines.ingest.events.sequences import Sequences
+from pipelines.ingest.source import SPLITS
+from pipelines.ingest.writer import SplitWriter
+
+
+@dataclass
+class Written:
+    """What was written.
+
+    Attributes:
+        items: The items, each with its count in the train rows.
+        rows: Rows by split.
+        columns: Types by column.
+        events: Events of the users with rows.
+        users: Users with rows.
+        left_out: Users without rows, and their events, by reason.
+    """
+
+    items: ItemCounts
+    rows: Mapping[str, int] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    events: int = 0
+    users: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def leave_out(self, why: str, counts: np.ndarray) -> None:
+        """Counts users, given their numbers of events."""
+        self.left_out[f"users_{why}"] += len(counts)
+        self.left_out[f"events_of_users_{why}"] += int(counts.sum())
+
+
+def write_sequences(
+    buckets: Buckets,
+    out: Path,
+    options: EventOptions,
+    second: int,
+    bounds: np.ndarray | None,
+    advance: Callable[[int], None],
+) -> Written:
+    """Writes the rows of all users.
+
+    Args:
+        buckets: The events.
+        out: Folder of the splits.
+        options: The `[data]` table.
+        second: Units of time of a second.
+        bounds: The first time of validation and of test; None to split by the last events.
+        advance: Called with numbers of events that are done.
+    """
+    written = Written(ItemCounts(options.item))
+    with SplitWriter(out) as writer:
+        for events in buckets.tables():
+            users = Sequences(events, options, second)
+            lengths = users.lengths(bounds)
+            few = users.counts < options.min_user_events
+            without = ~few & ~lengths.any(axis=0)
+            written.leave_out("with_few_events", users.counts[few])
+            written.leave_out("without_row", users.counts[without])
+            lengths[:, few] = 0
+            for split, length in zip(SPLITS, lengths, strict=True):
+                writer.write(split, users.rows(length))
+            kept = np.where(few | without, 0, users.counts)
+            if kept.any():
+                written.items.add(users.items(kept), _in_train(kept, lengths[0]))
+            written.users += int(np.count_nonzero(kept))
+            written.events += int(kept.sum())
+            advance(events.num_rows)
+    written.rows, written.columns = writer.rows, writer.columns
+    return written
+
+
+def _in_train(counts: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """1 for each event of a train row, 0 for the user's later ones."""
+    parts = np.stack([train, counts - train], axis=1).ravel()
+    return np.repeat(np.tile([1, 0], len(counts)), parts)

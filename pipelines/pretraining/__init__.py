@@ -1,0 +1,1 @@
+"""Sequence models from event logs: the experiment file, training, evaluation and export."""

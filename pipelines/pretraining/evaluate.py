@@ -1,0 +1,101 @@
+"""Evaluates a sequence model and simple rules over the whole catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from pipelines.common.progress import Progress
+from pipelines.features import FittedFeatures
+from pipelines.pretraining.baselines import ItemItem, Popularity
+from pipelines.pretraining.experiment import SequenceExperiment
+from pipelines.pretraining.histories import read_histories
+from pipelines.pretraining.ranking import ModelScores, Scores, rank, rows_at_once
+from pipelines.pretraining.schema import with_length
+from pipelines.storage.dataset import DataSplit
+from recsys_attn.models import SequenceModel
+
+POPULARITY, ITEM_ITEM = "popularity", "item-item neighbours"
+_USERS = 4096
+
+
+def evaluate(
+    experiment: SequenceExperiment,
+    data: Path,
+    fitted: FittedFeatures,
+    model: SequenceModel,
+    counts: np.ndarray,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Returns the metrics of the test rows, by the model and by rules of the train rows.
+
+    Args:
+        experiment: The experiment.
+        data: The folder with the splits.
+        fitted: The transforms.
+        model: The trained model.
+        counts: `(size,)`, how often each item id occurs in the train rows.
+        progress: Shows the users done.
+    """
+    options = experiment.evaluation
+    longer, size = with_length(fitted, experiment.max_length + 1), model.size
+    train, test = DataSplit(data / "train"), DataSplit(data / "test")
+    item_item = ItemItem(_items(train, longer, model.item), size, counts=counts)
+    rules: dict[str, Scores] = {
+        model.name: ModelScores(model),
+        POPULARITY: _of_rule(Popularity(counts)),
+        ITEM_ITEM: _of_rule(item_item),
+    }
+    results = {}
+    for name, scores in rules.items():
+        advance = progress.start(f"ranking by {name}", test.rows)
+        histories = read_histories(test, longer, model.item, rows_at_once(size))
+        try:
+            found = rank(histories, scores, options.at, size, options.seen == "filtered", advance)
+        finally:
+            progress.stop()
+        results[name] = {"metrics": found.metrics(), "intervals": found.intervals()}
+    return {
+        "model": model.name,
+        "rows": found.rows,
+        "unknown_targets": found.unknown,
+        "items": size - 2,
+        "seen": options.seen,
+        "split": experiment.data.split.model_dump(mode="json"),
+        "results": results,
+    }
+
+
+def _of_rule(rule: Any) -> Scores:
+    return lambda histories: rule.scores(histories.seen)
+
+
+def _items(split: DataSplit, fitted: FittedFeatures, item: str) -> Iterator[np.ndarray]:
+    """Item ids of the train rows."""
+    for table in split.batches([f.name for f in fitted.schema.features]):
+        for begin in range(0, table.num_rows, _USERS):
+            yield fitted.apply(table.slice(begin, _USERS), "context")[item]
+
+
+def print_results(console: Console, found: dict[str, Any], places: int) -> None:
+    """Prints the metrics at a number of places, the model first, and the interval of NDCG."""
+    shown = [f"{name}@{places}" for name in ("hr", "ndcg", "mrr", "coverage")]
+    ndcg = f"ndcg@{places}"
+    table = Table("", *map(str.upper, shown), "95 % interval of NDCG", box=None)
+    for name, result in found["results"].items():
+        low, high = result["intervals"][ndcg]
+        numbers = [f"{result['metrics'][metric]:.4f}" for metric in shown]
+        table.add_row(name, *numbers, f"{low:.4f} to {high:.4f}")
+    console.print(table)
+    seen = "items of the history do not rank" if found["seen"] == "filtered" else "all items rank"
+    console.print(
+        f"  {found['rows']:,} users, {found['items']:,} items, {seen}; next items that training "
+        f"did not have: {found['unknown_targets']:,}",
+        highlight=False,
+        soft_wrap=True,
+    )

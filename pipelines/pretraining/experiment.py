@@ -1,0 +1,202 @@
+"""Reads and checks the experiment file of a sequence model."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, ValidationError, create_model, model_validator
+
+from pipelines.common.errors import PipelineError, check_known
+from pipelines.common.toml_table import TomlTable
+from pipelines.experiment.config import read_values
+from pipelines.experiment.own_options import iso_text
+from pipelines.experiment.validation_errors import explain
+from pipelines.ingest.events.options import AGE, SESSION, EventOptions
+from pipelines.pretraining.options import (
+    ObjectiveOptions,
+    SequenceEvaluation,
+    SequenceExport,
+    SequenceModelOptions,
+    SequenceTraining,
+    any_of,
+)
+from recsys_attn.id_transforms import Age
+from recsys_attn.models import SequenceModel, get_sequence_model
+from recsys_attn.objectives import OBJECTIVES, Objective
+from recsys_attn.schema import RESERVED_IDS, Schema, Sequence
+
+if TYPE_CHECKING:
+    _Model = SequenceModelOptions
+    _Objective = ObjectiveOptions
+else:
+    _Model = any_of("model")
+    _Objective = any_of("objective")
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+
+
+class SequenceExperiment(TomlTable):
+    """The experiment file of `recsys-attn pretrain`.
+
+    Attributes:
+        name: Name of the run folder (`runs/<name>`) and of the export.
+        seed: Fixes the order of rows, the initial weights, dropout and draws.
+        max_length: The most events of a history that the model sees, the last ones. Twice as many
+            cost twice as much, and more with attention.
+        inputs: Which of `data.columns` are parts of an event for the model, such as its kind. The
+            others are for objectives alone.
+        data: The events: source, columns and split.
+        model: The sequence model.
+        objectives: The objectives; their losses are added. None: that of the model's direction,
+            `next_item` or `masked_item`, with a softmax over the whole catalogue.
+        training: The training.
+        evaluation: The evaluation.
+        export: The export.
+    """
+
+    name: str = Field(pattern=_NAME)
+    seed: int = Field(default=0, ge=0, lt=2**32)
+    max_length: int = Field(default=50, ge=2)
+    inputs: tuple[str, ...] = ()
+    data: EventOptions
+    model: _Model
+    objectives: tuple[_Objective, ...] = ()
+    training: SequenceTraining = SequenceTraining()
+    evaluation: SequenceEvaluation = SequenceEvaluation()
+    export: SequenceExport = SequenceExport()
+
+    @model_validator(mode="after")
+    def _check(self) -> SequenceExperiment:
+        names = [objective.name for objective in self.objectives]
+        if len(set(names)) < len(names):
+            raise ValueError(f"`objectives` must have different names. Received: {names}")
+        check_known("inputs", self.inputs, self.data.columns)
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The sequences besides the items: further columns, and the session where there is one."""
+        return (*self.data.columns, *([SESSION] if self.data.has_sessions else []))
+
+    @property
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """The settings that determine each step's result."""
+        values = self.model_dump(mode="json")
+        return {
+            "ingest": {"data": values["data"]},
+            "fit": {"max_length": self.max_length},
+            "train": {key: values[key] for key in ("inputs", "model", "objectives", "training")},
+            "evaluate": {"evaluation": values["evaluation"]},
+            "export": {"export": {**values["export"], "name": self.export.name or self.name}},
+        }
+
+    @property
+    def resumable(self) -> Any:
+        """The settings of the training that must not change when it resumes."""
+        free = {"shards", "epochs", "patience", "checkpoint_every", "keep_checkpoints"}
+        found = self.settings["train"]
+        training = {key: value for key, value in found["training"].items() if key not in free}
+        return {**found, "training": training}
+
+
+def build_sequence_model(experiment: SequenceExperiment, schema: Schema) -> SequenceModel:
+    """Builds the experiment's model for the fitted schema."""
+    build = get_sequence_model(experiment.model.name)
+    try:
+        return build(schema, **experiment.model.arguments)
+    except (TypeError, ValueError) as error:
+        reason = str(error).removesuffix(".")
+        raise PipelineError(
+            f"The model {experiment.model.name!r} cannot be built: {reason}."
+        ) from None
+
+
+def build_objectives(
+    experiment: SequenceExperiment, model: SequenceModel, schema: Schema
+) -> list[Objective]:
+    """Makes the experiment's objectives for the model.
+
+    Args:
+        experiment: The experiment.
+        model: The model.
+        schema: The fitted schema of all sequences, also of those that the model does not see.
+    """
+    named = [(each.name, each.arguments) for each in experiment.objectives]
+    if not named:
+        by_output = {None: "next_item", "mask": "masked_item", "query": "permutation"}
+        named = [(by_output[model.appends], {})]
+    sizes = {f.name: f.size or 0 for f in schema.features if isinstance(f, Sequence)}
+    made = []
+    for name, arguments in named:
+        try:
+            objective = OBJECTIVES[name](**arguments)
+            objective.require_fit(model)
+            _require_columns(name, objective, sizes)
+            objective.prepare(model, sizes)
+        except (TypeError, ValueError) as error:
+            raise PipelineError(f"`objectives`: {str(error).removesuffix('.')}.") from None
+        made.append(objective)
+    return made
+
+
+def _require_columns(name: str, objective: Objective, sizes: dict[str, int]) -> None:
+    for column in objective.columns:
+        if column not in sizes:
+            advice = (
+                "give `data` a `session` or a `session_gap`"
+                if column == SESSION
+                else "name it in `data.columns`"
+            )
+            raise ValueError(
+                f"The objective {name!r} reads the sequence {column!r}: {advice}. "
+                f"Received: {sorted(sizes)}"
+            )
+
+
+def seen_by_model(experiment: SequenceExperiment, schema: Schema) -> Schema:
+    """The sequences that the model sees: items, `inputs` and times."""
+    names = {experiment.data.item, *experiment.inputs, AGE}
+    return Schema(tuple(f for f in schema.features if f.name in names), ())
+
+
+def check_experiment(experiment: SequenceExperiment) -> None:
+    """Checks the model and its objectives early, by building them for a small catalogue."""
+    length = experiment.max_length
+    sequences = [
+        Sequence(name, size=RESERVED_IDS + 3, max_length=length)
+        for name in (experiment.data.item, *experiment.columns)
+    ]
+    age = Sequence(AGE, dtype="float32", transform=Age(), max_length=length)
+    schema = Schema((*sequences, age), ())
+    model = build_sequence_model(experiment, seen_by_model(experiment, schema))
+    build_objectives(experiment, model, schema)
+
+
+def load_sequence_experiment(
+    path: Path, overrides: dict[str, Any] | None = None
+) -> SequenceExperiment:
+    """Reads and checks a TOML file, or the experiment saved in a run folder.
+
+    Args:
+        path: The file or the run folder.
+        overrides: Values by dotted key that replace those of the file.
+    """
+    values = read_values(path, overrides or {})
+    kind = _type()
+    try:
+        return kind.model_validate_json(json.dumps(values, default=iso_text), strict=True)
+    except ValidationError as error:
+        raise PipelineError(explain(error, kind, str(path), [])) from None
+
+
+@functools.cache
+def _type() -> type[SequenceExperiment]:
+    objectives: Any = tuple[any_of("objective"), ...]  # type: ignore[misc]
+    return create_model(
+        "SequenceExperiment",
+        __base__=SequenceExperiment,
+        model=(any_of("model"), ...),
+        objectives=(objectives, ()),
+    )

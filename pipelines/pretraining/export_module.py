@@ -1,0 +1,110 @@
+"""The exported module of a sequence model: raw events in, items and scores out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.export.raw_inputs import MISSING, RANK_SIGNATURE, ROWS_SIGNATURE
+from pipelines.features import FittedFeatures
+from pipelines.features.graph import FeatureGraph, raw_dtype
+from recsys_attn.models import SequenceModel
+from recsys_attn.schema import RESERVED_IDS, Sequence
+
+NEXT_ITEMS = "next_items"
+EXCLUDE, CANDIDATES, SCORE = "exclude", "candidate", "score"
+ITEMS, SCORES = "items", "scores"  # outputs
+
+
+class NextItemModule(tf.Module):
+    """Finds the next items of histories in the whole catalogue, and scores given ones.
+
+    `next_items`, also as `serving_default`, takes the events of users, a list `(B, S)` by sequence
+    and oldest first, and items to leave out, `exclude` `(B, X)`, which may be empty. It returns
+    `items` and `scores` `(B, top)`, best first; where fewer items are left, the missing value with
+    the score -inf. `rank` takes the events and `candidate` `(B, T)` and returns `score` `(B, T)`;
+    an unknown candidate has the score NaN.
+
+    Lists are padded on the right with the missing value. Items that the vocabulary lacks are events
+    of an unknown item; a user without events gets the scores of a history without any.
+
+    Args:
+        model: The model.
+        fitted: The transforms of the sequences that it sees.
+        values: The items in the order of their ids, without the reserved ones.
+        top: Number of items that are returned.
+        filter_seen: Whether items of the history are left out.
+    """
+
+    def __init__(
+        self,
+        model: SequenceModel,
+        fitted: FittedFeatures,
+        values: np.ndarray,
+        top: int,
+        filter_seen: bool,
+    ) -> None:
+        super().__init__()
+        self.features = FeatureGraph(fitted)
+        self.model_variables = [variable.value for variable in model.variables]
+        self._model = model
+        self._item: Any = fitted.schema[model.item]
+        missing = MISSING[self._item.dtype]
+        self.values = tf.Variable([missing, missing, *values.tolist()], trainable=False)
+        self._top = min(top, len(values))
+        self._filter_seen = filter_seen
+
+    def signatures(self) -> dict[str, Any]:
+        """Concrete functions by signature name."""
+        events = {
+            f.name: tf.TensorSpec([None, None], raw_dtype(f)) for f in self.features.schema.features
+        }
+        items = tf.TensorSpec([None, None], raw_dtype(self._item))
+        found = _concrete(self._next_items, {**events, EXCLUDE: items})
+        ranked = _concrete(self._rank, {**events, CANDIDATES: items})
+        return {ROWS_SIGNATURE: found, NEXT_ITEMS: found, RANK_SIGNATURE: ranked}
+
+    def _next_items(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
+        left_out = [self._ids(raw.pop(EXCLUDE))]
+        if self._filter_seen:
+            left_out.append(self._ids(raw[self._item.name]))
+        scores = self._model.scores(self._states(raw))
+        ids = tf.concat(left_out, axis=1)
+        rows = tf.broadcast_to(tf.range(tf.shape(ids)[0])[:, None], tf.shape(ids))
+        places = tf.stack([tf.reshape(rows, [-1]), tf.reshape(ids, [-1])], axis=1)
+        lowest = tf.fill([tf.shape(places)[0]], -np.inf)
+        scores = tf.tensor_scatter_nd_update(scores, places, tf.cast(lowest, scores.dtype))
+        best, places = tf.math.top_k(scores[:, RESERVED_IDS:], self._top)
+        chosen = tf.where(tf.math.is_inf(best), 0, places + RESERVED_IDS)
+        return {ITEMS: tf.gather(self.values, chosen), SCORES: best}
+
+    def _rank(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
+        ids = self._ids(raw.pop(CANDIDATES))
+        queries = self._model.queries(self._states(raw))
+        vectors, offsets = self._model.rows(ids)
+        scores = tf.einsum("be,bte->bt", queries, vectors)
+        scores = scores if offsets is None else scores + offsets
+        return {SCORE: tf.where(ids >= RESERVED_IDS, scores, np.nan)}
+
+    def _states(self, raw: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        return self._model.next_states(self.features(raw), training=False)
+
+    def _ids(self, raw: tf.Tensor) -> tf.Tensor:
+        return self.features.functions[self._item.name](raw)
+
+
+def _concrete(function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) -> Any:
+    named = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()}
+    return tf.function(function, autograph=False).get_concrete_function(**named)
+
+
+def inputs_of(fitted: FittedFeatures) -> dict[str, dict[str, Any]]:
+    """What the manifest says of the events."""
+    return {
+        f.name: {"dtype": raw_dtype(f).name, "rank": 2, "side": "context"}
+        for f in fitted.schema.features
+        if isinstance(f, Sequence)
+    }

@@ -1,0 +1,79 @@
+"""Histories and targets of evaluated rows, each with the whole history's items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.features import FittedFeatures
+from pipelines.features.fitted import raw_column
+from pipelines.features.lists import flatten_list
+from pipelines.storage.dataset import DataSplit
+from recsys_attn.schema import PADDING_ID
+
+ABSENT = -1
+
+
+@dataclass(frozen=True)
+class Histories:
+    """Some users' histories and next items.
+
+    Attributes:
+        inputs: Ids `(B, S)` by sequence: the last events before the target.
+        targets: Ids of the next items `(B,)`.
+        seen: Ids of all items of the histories `(B, any)`, filled up with -1.
+    """
+
+    inputs: dict[str, np.ndarray]
+    targets: np.ndarray
+    seen: np.ndarray
+
+
+def read_histories(
+    split: DataSplit, fitted: FittedFeatures, item: str, size: int, most: int | None = None
+) -> Iterator[Histories]:
+    """Reads the rows of a split, which end with their targets.
+
+    Args:
+        split: The rows.
+        fitted: The transforms, of histories with one event more than the model sees.
+        item: The sequence of items.
+        size: The most users at a time.
+        most: The most users; None for all.
+    """
+    names = [feature.name for feature in fitted.schema.features]
+    left = split.rows if most is None else most
+    for table in split.batches(names):
+        for begin in range(0, min(table.num_rows, left), size):
+            yield _histories(table.slice(begin, min(size, left - begin)), fitted, item)
+        left -= table.num_rows
+        if left <= 0:
+            return
+
+
+def _histories(table: pa.Table, fitted: FittedFeatures, item: str) -> Histories:
+    ids = fitted.apply(table, "context")
+    count = np.any([x != PADDING_ID for x in ids.values()], axis=0).sum(axis=1)
+    rows, last = np.arange(len(count)), np.maximum(count - 1, 0)
+    targets = ids[item][rows, last]
+    inputs = {}
+    for name, x in ids.items():
+        x[rows, last] = PADDING_ID
+        inputs[name] = x[:, :-1]
+    return Histories(inputs, targets, _seen(table, fitted, item))
+
+
+def _seen(table: pa.Table, fitted: FittedFeatures, item: str) -> np.ndarray:
+    feature = fitted.schema[item]
+    flat, offsets = flatten_list(raw_column(table, item, feature.dtype, listed=True))
+    ids = fitted.transform_of(item).apply(flat)
+    lengths = np.diff(offsets) - 1  # without the target
+    inside = np.arange(max(1, lengths.max(initial=0))) < lengths[:, None]
+    seen = np.full(inside.shape, ABSENT, "int32")
+    keep = np.ones(len(ids), bool)
+    keep[offsets[1:] - 1] = False
+    seen[inside] = ids[keep]
+    return seen

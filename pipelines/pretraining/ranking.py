@@ -1,0 +1,76 @@
+"""Ranks the whole catalogue for histories, by a model or a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.metrics.next_items import NextItems, best, target_places
+from pipelines.pretraining.histories import Histories
+from pipelines.training.stopping import diverged
+from recsys_attn.models import SequenceModel
+
+Scores = Callable[[Histories], np.ndarray]  # (B, size), of all ids
+NUMBERS = 2**24  # scores at a time, 64 MB
+
+
+class ModelScores:
+    """The scores of all ids `(B, size)` by a sequence model.
+
+    Args:
+        model: The model.
+    """
+
+    def __init__(self, model: SequenceModel) -> None:
+        self._model = model
+        self._function = tf.function(self._scores, autograph=False, reduce_retracing=True)
+
+    def __call__(self, histories: Histories) -> np.ndarray:
+        present = np.any([x != 0 for x in histories.inputs.values()], axis=0)
+        longest = max(1, int(present.sum(axis=1).max(initial=0)))
+        inputs = {
+            name: tf.convert_to_tensor(x[:, :longest]) for name, x in histories.inputs.items()
+        }
+        found = self._function(inputs).numpy()
+        if not np.isfinite(found).all():
+            raise diverged("scores of items are not finite")
+        return found
+
+    def _scores(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        return self._model.scores(self._model.next_states(inputs, training=False))
+
+
+def rows_at_once(size: int) -> int:
+    """Users whose scores fit the memory, of a catalogue of `size` ids."""
+    return max(1, min(512, NUMBERS // size))
+
+
+def rank(
+    histories: Iterable[Histories],
+    scores: Scores,
+    at: tuple[int, ...],
+    size: int,
+    filter_seen: bool,
+    advance: Callable[[int], Any] = lambda rows: None,
+) -> NextItems:
+    """Returns the metrics of the places of the next items.
+
+    Args:
+        histories: The users.
+        scores: Scores all ids for some users.
+        at: Numbers of places.
+        size: Number of ids, the reserved ones included.
+        filter_seen: Whether items of the history do not rank.
+        advance: Called with numbers of users that are done.
+    """
+    found = NextItems(at, size)
+    for each in histories:
+        values = scores(each)
+        excluded = each.seen if filter_seen else each.seen[:, :0]
+        above, equal = target_places(values, each.targets, excluded)
+        found.add(above, equal, best(values, max(at), excluded)[0], each.targets)
+        advance(len(each.targets))
+    return found

@@ -1,0 +1,50 @@
+"""The schema of sequences, from the columns that ingest wrote."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pyarrow as pa
+
+from pipelines.common.errors import PipelineError
+from pipelines.features import FittedFeatures
+from pipelines.ingest.events.options import AGE
+from recsys_attn.id_transforms import Age
+from recsys_attn.schema import RawType, Schema, Sequence
+
+
+def schema_of(columns: pa.Schema, item: str, others: tuple[str, ...], length: int) -> Schema:
+    """Returns the schema of one history.
+
+    Args:
+        columns: The columns of a split.
+        item: The column of items.
+        others: Further columns of events.
+        length: The most events.
+    """
+    sequences = [
+        Sequence(name, dtype=_raw_type(name, columns.field(name).type), max_length=length)
+        for name in (item, *others)
+    ]
+    age = Sequence(AGE, dtype="float32", transform=Age(), max_length=length)
+    return Schema((*sequences, age), ())
+
+
+def _raw_type(name: str, kind: pa.DataType) -> RawType:
+    values = kind.value_type
+    if pa.types.is_integer(values):
+        return "int64"
+    if pa.types.is_string(values) or pa.types.is_large_string(values):
+        return "string"
+    raise PipelineError(
+        f"Column {name!r}: expected strings or integers, which become ids. Received: {values}."
+    )
+
+
+def with_length(fitted: FittedFeatures, length: int) -> FittedFeatures:
+    """The same transforms for histories of another length."""
+    features = tuple(
+        dataclasses.replace(f, max_length=length) if isinstance(f, Sequence) else f
+        for f in fitted.schema.features
+    )
+    return dataclasses.replace(fitted, schema=Schema(features, ()))

@@ -1,0 +1,240 @@
+"""The steps of a sequence model's experiment, bound to its run folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pyarrow.parquet as pq
+from rich.console import Console
+
+from pipelines import training
+from pipelines.common.artifacts import (
+    CHECKPOINTS,
+    EXPERIMENT,
+    METRICS,
+    atomic_file,
+    hash_files,
+    read_json,
+    write_json,
+)
+from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
+from pipelines.engines import LOCAL
+from pipelines.features import FittedFeatures, fit_split
+from pipelines.ingest.events.ingest import ITEM_COUNTS, ingest_events
+from pipelines.ingest.source import SPLITS
+from pipelines.pretraining.evaluate import evaluate, print_results
+from pipelines.pretraining.experiment import SequenceExperiment, check_experiment
+from pipelines.pretraining.export import export_next_items
+from pipelines.pretraining.schema import schema_of
+from pipelines.pretraining.train import train_sequences
+from pipelines.storage.dataset import DataSplit
+from pipelines.training.checkpoint import Checkpoints
+from pipelines.workflow.about_run import this_machine
+from pipelines.workflow.run import Build, Run
+from recsys_attn.models import SequenceModel
+from recsys_attn.schema import RESERVED_IDS
+
+
+@dataclass(frozen=True)
+class SequenceSteps:
+    """Each method is one step of `recsys-attn pretrain`."""
+
+    experiment: SequenceExperiment
+    run: Run
+    console: Console
+
+    @classmethod
+    def of(
+        cls, experiment: SequenceExperiment, folder: Path, console: Console, force: bool
+    ) -> SequenceSteps:
+        """The steps of an experiment in a run folder."""
+        run = Run(folder, experiment.settings, experiment.seed, console, force)
+        return cls(experiment, run, console)
+
+    def everything(self) -> None:
+        """Runs all steps in order."""
+        check_experiment(self.experiment)
+        self.ingest()
+        self.fit()
+        self.train()
+        self.evaluate()
+        self.export()
+
+    def ingest(self) -> None:
+        """Reads the events and writes the sequences of the splits."""
+        progress = Progress(self.console)
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            try:
+                summary = ingest_events(self.experiment.data, folder, progress)
+            finally:
+                progress.stop()
+            rows = "  ".join(f"{split} {count:,}" for split, count in summary["rows"].items())
+            progress.finish(
+                f"{summary['events']:,} events of {summary['users']:,} users and "
+                f"{summary['items']:,} items; rows: {rows}"
+            )
+            files = [path for split in SPLITS for path in sorted((folder / split).glob("*"))]
+            return {**summary, "data_hash": hash_files(files)}
+
+        self._execute("ingest", build, sources=self.experiment.data.stamps())
+
+    def fit(self) -> None:
+        """Fits the vocabularies on the train rows."""
+        train = DataSplit(self.run.path("ingest") / "train")
+        experiment, item = self.experiment, self.experiment.data.item
+        schema = schema_of(train.schema, item, experiment.columns, experiment.max_length)
+        progress = Progress(self.console)
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            try:
+                fitted = fit_split(schema, train, LOCAL, progress.start("fitting", train.rows))
+            finally:
+                progress.stop()
+            fitted.save(folder)
+            return {"rows": train.rows, "items": _size(fitted, item) - RESERVED_IDS}
+
+        self._execute("fit", build)
+
+    def train(self) -> None:
+        """Trains the model and keeps its best weights."""
+        checkpoints = self.run.folder / CHECKPOINTS
+        if training.worker_index() > 0:  # only the first worker writes the result
+            if not self.run.is_current("train", self.run.path("train")):
+                self._trained(checkpoints, None)
+            return
+        if self.run.force:
+            shutil.rmtree(checkpoints, ignore_errors=True)
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            trained = self._trained(checkpoints, folder / training.LOGS)
+            trained.model.save(folder / training.MODEL_FILE)
+            weights = sum(v.shape.num_elements() for v in trained.model.trainable_variables)
+            Progress(self.console).finish(f"{trained.model.name}: {weights:,} weights")
+            options = self.experiment.training
+            return {
+                "model": trained.model.name,
+                "weights": weights,
+                "training": trained.history,
+                "kept": training.History(trained.history, options).kept(options.monitor),
+                "versions": trained.versions,
+                "machine": this_machine(),
+            }
+
+        self._execute("train", build)
+
+    def _trained(self, checkpoints: Path, logs: Path | None) -> Any:
+        fitted = FittedFeatures.load(self.run.path("fit"))
+        return train_sequences(
+            self.experiment,
+            self.run.path("ingest"),
+            fitted,
+            _counts(self.run, fitted, self.experiment.data.item),
+            Checkpoints(checkpoints, self.experiment.training.keep_checkpoints),
+            self.run.resume_key("train", self.experiment.resumable, {}),
+            logs,
+            Progress(self.console),
+        )
+
+    def evaluate(self) -> None:
+        """Ranks the catalogue for the test rows, by the model and by simple rules."""
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            fitted, model = self.load()
+            counts = _counts(self.run, fitted, self.experiment.data.item)
+            progress = Progress(self.console)
+            found = evaluate(
+                self.experiment, self.run.path("ingest"), fitted, model, counts, progress
+            )
+            write_json(folder / METRICS, found)
+            return {"rows": found["rows"]}
+
+        self._execute("evaluate", build)
+        at = self.experiment.evaluation.at
+        places = self.experiment.training.places
+        found = read_json(self.run.path("evaluate") / METRICS)
+        print_results(self.console, found, places if places in at else at[0])
+
+    def export(self) -> None:
+        """Exports a new version of the SavedModel, unless the newest is up to date."""
+        options = self.experiment.export
+        name = options.name or self.experiment.name
+        base = self.run.path("export") / name
+        newest = max((int(p.name) for p in base.glob("*") if p.name.isdigit()), default=0)
+        current = newest and self.run.is_current("export", base / str(newest))
+        version = newest if current else newest + 1
+
+        def build(folder: Path) -> Mapping[str, Any]:
+            fitted, model = self.load()
+            summary = export_next_items(
+                folder,
+                name,
+                version,
+                model,
+                fitted,
+                DataSplit(self.run.path("ingest") / "test"),
+                options.top,
+                self.experiment.evaluation.seen == "filtered",
+            )
+            parity = summary["parity"]
+            Progress(self.console).finish(
+                f"parity on {parity['rows']} users: largest difference "
+                f"{parity['max_abs_difference']:.1e}"
+            )
+            return {**summary, "data_hash": self.run.manifest("ingest")["data_hash"]}
+
+        self._execute("export", build, target=base / str(version), before=base / str(newest))
+
+    def load(self) -> tuple[FittedFeatures, SequenceModel]:
+        """The trained model and its transforms."""
+        self.run.manifest("train")
+        return load_sequence_model(self.run.folder)
+
+    def _execute(self, step: str, build: Build, **options: Any) -> None:
+        self.run.execute(step, build, **options)
+        with atomic_file(self.run.folder / EXPERIMENT) as file:
+            write_json(file, self.experiment.model_dump(mode="json"))
+
+
+def load_sequence_model(run: Path) -> tuple[FittedFeatures, SequenceModel]:
+    """Loads the transforms and the sequence model of a run folder.
+
+    Raises:
+        PipelineError: The folder has no sequence model.
+    """
+    path = run / "model" / training.MODEL_FILE
+    try:
+        model = keras.saving.load_model(path, compile=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise PipelineError(
+            f"{path} cannot be read: {error}. Run `recsys-attn pretrain --force` again."
+        ) from None
+    if not isinstance(model, SequenceModel):
+        raise PipelineError(
+            f"{run}: expected the run folder of a sequence model, as `recsys-attn pretrain` writes "
+            f"it. Received: the model {model.name!r}, which ranks candidates."
+        )
+    fitted = FittedFeatures.load(run / "features")
+    names = {feature.name for feature in model.schema.features}
+    unseen = tuple(f.name for f in fitted.schema.features if f.name not in names)
+    return fitted.without(unseen), model
+
+
+def _counts(run: Run, fitted: FittedFeatures, item: str) -> np.ndarray:
+    """How often each item id occurs in the train rows."""
+    table = pq.read_table(run.path("ingest") / ITEM_COUNTS)
+    ids = fitted.transform_of(item).apply(table[item].combine_chunks())
+    counts = np.bincount(ids, table["count"].to_numpy(), minlength=_size(fitted, item))
+    return counts.astype("float32")
+
+
+def _size(fitted: FittedFeatures, item: str) -> int:
+    """The number of ids of the items, the reserved ones included."""
+    return int(getattr(fitted.schema[item], "size", 0))

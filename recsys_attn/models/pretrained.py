@@ -1,0 +1,77 @@
+"""Ranking models whose histories are encoded by a trained sequence model."""
+
+from __future__ import annotations
+
+from recsys_attn.models.encoded_history import EncodedHistory
+from recsys_attn.models.event_encoder import EventEncoder
+from recsys_attn.models.ranking import RankingModel
+from recsys_attn.models.sequence_model import SequenceModel
+from recsys_attn.schema import is_age
+from recsys_attn.serialization import deserialize, nameless, serialize
+
+
+def with_encoder(model: RankingModel, trained: SequenceModel, history: str) -> RankingModel:
+    """Returns a new ranking model in which a history is encoded first, by a trained encoder.
+
+    The other weights are new. The rows of the items stay those of the ranking model: copy those of
+    the trained one by the values of their vocabularies.
+
+    Args:
+        model: A ranking model without an encoder of this history.
+        trained: The sequence model.
+        history: Name of a history of the ranking model.
+
+    Raises:
+        ValueError: The model has no such history, encodes it already, or its events have another
+            width; or the encoder uses times, and the history has no ages.
+
+    Example:
+
+    >>> from recsys_attn.models import din, sasrec
+    >>> from recsys_attn.models.pretrained import with_encoder
+    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
+    >>> trained = sasrec(Schema((Sequence("item", size=9, max_length=5),), ()), width=8)
+    >>> item, seen = Categorical("item", size=9), Sequence("seen", shares="item", max_length=5)
+    >>> ranker = din(Schema((item, seen), (Task("click"),)), width=8, mlp_units=(4,))
+    >>> type(with_encoder(ranker, trained, "history").tower.histories["history"]).__name__
+    'EncodedHistory'
+    """
+    histories = getattr(model.tower, "histories", {})
+    if history not in histories:
+        raise ValueError(
+            f"The model must have the history that is encoded, one of {sorted(histories)}. "
+            f"Received: history={history!r}, in {model.name!r}"
+        )
+    if isinstance(histories[history], EncodedHistory):
+        raise ValueError(
+            f"The history {history!r} of {model.name!r} has an encoder already: remove the option "
+            "`encoder`, since that of the trained model takes its place"
+        )
+    if getattr(histories[history], "uses_times", False):
+        raise ValueError(
+            f"The history {history!r} of {model.name!r} uses the times of its events itself, which "
+            "an encoder before it does not pass on. Use a model such as 'din'"
+        )
+    uses_times = trained.encoder.uses_times
+    if uses_times and not any(map(is_age, model.schema.histories[history])):
+        raise ValueError(
+            f"The encoder of {trained.name!r} uses the times of events, so the history {history!r} "
+            "needs a sequence with the transform 'age'. "
+            f"Received: {[s.name for s in model.schema.histories[history]]}"
+        )
+    config = model.get_config()
+    encoder: EventEncoder = deserialize(nameless(serialize(trained.encoder)))
+    made = EncodedHistory(
+        encoder, deserialize(nameless(serialize(histories[history]))), by_time=uses_times
+    )
+    config["tower"]["config"]["histories"][history] = serialize(made)
+    try:
+        found = RankingModel.from_config(config)
+        new = found.tower.histories[history].encoder
+        new.set_weights(trained.encoder.get_weights())
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"The encoder of {trained.name!r} does not fit the events of {history!r}: give both "
+            f"models the same `width` and the same sequences. {error}"
+        ) from None
+    return found

@@ -1,0 +1,105 @@
+"""Scores of many positions, computed in chunks of positions with gradients of their own.
+
+A chunk has about `CHUNK_NUMBERS` numbers at a time, which a processor's cache holds nearly: larger
+ones are not faster.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from keras import ops
+
+from recsys_attn.backend.chunks import in_chunks
+from recsys_attn.tensors import Tensor
+
+CHUNK_NUMBERS = 2**21
+
+
+def cross_entropy(
+    states: Tensor, table: Tensor, targets: Tensor, weights: Tensor, chunk: int
+) -> Tensor:
+    """Returns the weighted sum of the cross-entropies over all rows of a table.
+
+    `loss = sum_i w_i (log sum_j exp(h_i . e_j) - h_i . e_(y_i))`. The loss of a chunk and its
+    gradients by the states and the table are computed together, so that no logits are kept; the
+    weights have no gradient.
+
+    Args:
+        states: h, `(P, E)`, float32.
+        table: e, `(V, E)`, float32.
+        targets: y, `(P,)`, rows of the table.
+        weights: w, `(P,)`.
+        chunk: Number of positions whose logits exist at once.
+
+    Returns:
+        A scalar.
+
+    Sources: Wijmans et al., "Cut Your Losses in Large-Vocabulary Language Models", ICLR 2025,
+    arXiv 2411.09009; Hsu et al., "Liger Kernel", 2024, arXiv 2410.10989.
+    """
+
+    @ops.custom_gradient
+    def total(states: Tensor, table: Tensor, targets: Tensor, weights: Tensor) -> Any:
+        across = ops.transpose(table)
+
+        def step(sums: Any, places: Tensor, counts: Tensor) -> Any:
+            loss, by_table = sums
+            own, wanted = ops.take(states, places, axis=0), ops.take(targets, places)
+            weight = (ops.take(weights, places) * counts)[:, None]
+            target = ops.take(table, wanted, axis=0)
+            logits = ops.matmul(own, across)
+            # With `initial` Keras allows that there are no positions.
+            most = ops.max(logits, axis=-1, keepdims=True, initial=-math.inf)
+            parts = ops.exp(logits - most)
+            whole = ops.sum(parts, axis=-1, keepdims=True)
+            each = most + ops.log(whole) - ops.sum(own * target, axis=-1, keepdims=True)
+            share = weight / whole
+            by_table = by_table + ops.matmul(ops.transpose(parts), share * own)
+            by_table = by_table - ops.segment_sum(weight * own, wanted, table.shape[0])
+            by_states = share * ops.matmul(parts, table) - weight * target
+            return (loss + ops.sum(weight * each), by_table), by_states
+
+        start = (ops.zeros((), "float32"), ops.zeros_like(table))
+        (loss, by_table), by_states = in_chunks(step, start, ops.shape(states)[0], chunk)
+        return loss, lambda by: (by * by_states, by * by_table, None, None)
+
+    return total(states, table, targets, weights)
+
+
+def scores_at(states: Tensor, rows: Tensor, places: Tensor) -> Tensor:
+    """Returns the scores of some rows at each position, `h_i . e_(places_ij)`.
+
+    Args:
+        states: h, `(P, E)`, float32.
+        rows: e, `(U, E)`, float32.
+        places: `(P, K)`, rows of each position.
+
+    Returns:
+        `(P, K)`.
+    """
+    count = ops.shape(states)[0]
+    chunk = max(1, CHUNK_NUMBERS // (places.shape[1] * states.shape[1]))
+
+    @ops.custom_gradient
+    def scores(states: Tensor, rows: Tensor, places: Tensor) -> Any:
+        def step(sums: Any, at: Tensor, counts: Tensor) -> Any:
+            own, chosen = ops.take(states, at, axis=0), ops.take(places, at, axis=0)
+            return sums, ops.matmul(ops.take(rows, chosen, axis=0), own[..., None])[..., 0]
+
+        def gradient(by: Tensor) -> Any:
+            def step(sums: Any, at: Tensor, counts: Tensor) -> Any:
+                own, chosen = ops.take(states, at, axis=0), ops.take(places, at, axis=0)
+                by_own = ops.take(by, at, axis=0) * counts[:, None]
+                by_chosen = ops.reshape(by_own[..., None] * own[:, None], (-1, own.shape[1]))
+                flat, size = ops.reshape(chosen, (-1,)), ops.shape(rows)[0]
+                by_rows = sums[0] + ops.segment_sum(by_chosen, flat, size)
+                return (by_rows,), ops.matmul(by_own[:, None], ops.take(rows, chosen, axis=0))[:, 0]
+
+            (by_rows,), by_states = in_chunks(step, (ops.zeros_like(rows),), count, chunk)
+            return by_states, by_rows, None
+
+        return in_chunks(step, (), count, chunk)[1], gradient
+
+    return scores(states, rows, places)

@@ -1,0 +1,108 @@
+"""Event logs are checked as they are read."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipelines.common.errors import PipelineError
+from pipelines.ingest import tables
+from pipelines.ingest.events import log
+from pipelines.ingest.events.log import EventLog
+from pipelines.ingest.events.options import EventOptions
+from tests.pipelines.ingest.events.logs import NAMES, random_log, write
+
+
+def _log(path, **options):
+    return EventLog(EventOptions(path=str(path), **{**NAMES, **options}))
+
+
+def test_blocks_are_the_events_with_a_user_and_an_item_in_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(log, "BLOCK", 31)
+    monkeypatch.setattr(tables, "CHUNK_ROWS", 29)
+    table = random_log()
+    path = write(tmp_path / "in.parquet", table)
+    events = _log(path, columns=("row",))
+    for _ in range(2):  # it can be read again
+        blocks = list(events.blocks())
+        assert len(blocks) == 9
+        known = [e["row"] for e in table.to_pylist() if None not in (e["who"], e["film"])]
+        assert [n for block in blocks for n in block.events["row"].to_pylist()] == known
+        assert sum(block.missing for block in blocks) == table.num_rows - len(known)
+        assert set(blocks[0].events.column_names) == {"who", "film", "at", "row"}
+
+
+def test_integers_and_strings_of_any_width_are_one_type(tmp_path):
+    for number, (ids, texts) in enumerate(
+        [(pa.int32(), pa.string()), (pa.uint8(), pa.large_string())]
+    ):
+        part = pa.table({"who": pa.array(["a"], texts), "film": pa.array([5], ids), "at": [2.0]})
+        write(tmp_path / f"{number}.parquet", part)
+    (block,) = _log(tmp_path).blocks()
+    assert block.events.to_pydict() == {"who": ["a", "a"], "film": [5, 5], "at": [2, 2]}
+    assert block.events.schema.types == [pa.string(), pa.int64(), pa.float64()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "second"),
+    [(pa.int64(), 1), (pa.date32(), 1), (pa.timestamp("us"), 10**6)],
+    ids=str,
+)
+def test_second_is_that_of_the_type(kind, second, tmp_path):
+    ticks = pa.array([0], pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)
+    events = _log(write(tmp_path / "in.parquet", pa.table({"who": [2], "film": [3], "at": ticks})))
+    list(events.blocks())
+    assert events.second == second
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"at": ["monday", "tuesday"]},
+            r"'at' \(data.time\): expected seconds .* Received: string",
+        ),
+        ({"at": [True, False]}, r"'at' \(data.time\): .* Received: bool. Convert"),
+        ({"at": [1, None]}, r"'at' \(data.time\) orders the events: expected no nulls"),
+        ({"at": [1.0, np.nan]}, "expected no nulls and no NaN"),
+        ({"who": [[2], [3]]}, r"'who' \(data.user\): expected one value per row, received list"),
+        ({"film": [[2], [3]]}, r"'film' \(data.item\): .* Give each event a row of its own"),
+        ({"film": [2.0, None]}, r"'film' \(data.item\): expected ids.* Received: double. Convert"),
+        ({"visit": [0.5, 0.7]}, r"'visit' \(data.session\): expected ids"),
+        ({"action": [[2], [3]]}, r"'action' \(data.columns\): expected one value per row"),
+        ({"film": pa.array([1, 2**64 - 1], pa.uint64())}, "'film': expected values of type int64"),
+    ],
+)
+def test_wrong_columns_are_errors(change, message, tmp_path):
+    columns = {"who": [2, 3], "film": [5, 7], "at": [11, 13], "visit": [1, 2], "action": ["a", "b"]}
+    path = write(tmp_path / "in.parquet", pa.table(columns | change))
+    with pytest.raises(PipelineError, match=message):
+        list(_log(path, session="visit", columns=("action",)).blocks())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"user": "whom"}, r"'whom' \(data.user\) is missing. Did you mean 'who'"),
+        ({"item": "films"}, r"'films' \(data.item\) is missing. Did you mean 'film'"),
+        ({"time": "time"}, r"'time' \(data.time\) is missing"),
+        ({"session": "visits"}, r"'visits' \(data.session\) is missing. Did you mean 'visit'"),
+        ({"columns": ("acton",)}, r"'acton' \(data.columns\) is missing. Did you mean 'action'"),
+    ],
+)
+def test_missing_columns_are_errors(options, message, tmp_path):
+    path = write(tmp_path / "in.parquet", random_log())
+    with pytest.raises(PipelineError, match=message):
+        list(_log(path, **options).blocks())
+
+
+def test_files_of_different_types_are_an_error(tmp_path):
+    write(tmp_path / "0.parquet", random_log(7))
+    second = random_log(7)
+    write(tmp_path / "1.parquet", second.set_column(1, "film", pa.array(["a"] * 7)))
+    with pytest.raises(PipelineError, match=r"1.parquet: .*'film': expected int64 as in .*string"):
+        list(_log(tmp_path).blocks())
+
+
+def test_a_missing_file_is_an_error(tmp_path):
+    with pytest.raises(PipelineError, match="no file or folder is at"):
+        _log(tmp_path / "absent.parquet")
