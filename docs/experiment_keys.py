@@ -22,19 +22,51 @@ from pydantic.fields import FieldInfo
 
 from pipelines.experiment.config import Experiment
 from pipelines.ingest.data_options import BUILT_IN_SOURCES, known_source
+from pipelines.pretraining.experiment import SequenceExperiment
 from recsys_attn.attention import presets
 from recsys_attn.blocks import activations, norms, positions
 from recsys_attn.id_transforms import Vocabulary
 from recsys_attn.interactions.field_update import FieldUpdate
 from recsys_attn.models import encoders, option_types, placements
 from recsys_attn.models.encoder_context import EncoderContext
+from recsys_attn.objectives import ITEM_LOSSES
 
-PAGE = Path(__file__).parent / "reference/experiment-keys.md"
-HEAD = """# Keys of the experiment file
+_REFERENCE = Path(__file__).parent / "reference"
+PAGES: Mapping[Path, tuple[type, str]] = {
+    _REFERENCE / "experiment-keys.md": (
+        Experiment,
+        """# Keys of the experiment file
 
 Every key with its type, its default and an example, from the code by `python -m \
 docs.experiment_keys`. [The experiment file](../guides/experiment-file.md) is the guide.
-"""
+""",
+    ),
+    _REFERENCE / "sequence-keys.md": (
+        SequenceExperiment,
+        """# Keys of the file of a sequence model
+
+Every key of the file of `recsys-attn pretrain`, from the code by `python -m \
+docs.experiment_keys`. [Next items from event logs](../guides/sequence-models.md) is the guide.
+""",
+    ),
+}
+OF_SEQUENCES: Mapping[str, Any] = {  # in place of those of `EXAMPLES`
+    "data.path": "events.parquet",
+    "data.user": "user_id",
+    "data.item": "item_id",
+    "data.time": "shown_at",
+    "data.columns": ["kind", "category"],
+    "data.session": "session_id",
+    "data.session_gap": 1800.0,
+    "inputs": ["kind"],
+    "model.positions": "rotary",
+    "model.encoder": "gru",
+    "model.action": "kind",
+    "model.head_dim": 25,
+    "objectives.column": "category",
+    "training.validation_rows": 10_000,
+    "export.name": "next_items",
+}
 EXAMPLES: Mapping[str, Any] = {
     "name": "clicks",
     "imports": ["my_scores"],
@@ -153,6 +185,7 @@ _CHECKED = {  # options of models, by the function that checks them
     EncoderContext.of: "table of `features` and `how`: [a context](attention.md#context)",
     placements.check_gates: "name or table of a [gate](attention.md#gates), or a table by place",
     placements.check_disagreement: "table of numbers, or a table by place",
+    ITEM_LOSSES.get: "name or table of a [loss](../guides/sequence-models.md#losses)",
     known_source: ", ".join(f'`"{name}"`' for name in BUILT_IN_SOURCES),
 }
 _LIMITS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
@@ -215,10 +248,10 @@ def _annotation(field: FieldInfo) -> Any:
     return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
 
 
-def tables() -> list[Table]:
-    """All tables of the file, each class once."""
+def tables(root: type) -> list[Table]:
+    """All tables of a file, each class once."""
     found: dict[type, Table] = {}
-    _collect(Table("", False, Experiment, ""), found)
+    _collect(Table("", False, root, ""), found)
     return list(found.values())
 
 
@@ -313,12 +346,13 @@ def descriptions(owner: type) -> dict[str, str]:
     return found
 
 
-def example(table: Table, key: Key) -> Any:
-    """An example of a key's value: its default, or that of `EXAMPLES`."""
+def example(root: type, table: Table, key: Key) -> Any:
+    """An example of a key's value: its default, or that of the file's examples."""
     path = f"{table.path}.{key.name}" if table.path else key.name
+    examples = {**EXAMPLES, **(OF_SEQUENCES if root is SequenceExperiment else {})}
     says_nothing = key.default in (..., None, ()) or key.default == {}
-    if says_nothing or (key.default is False and path in EXAMPLES):
-        return EXAMPLES.get(path)
+    if says_nothing or (key.default is False and path in examples):
+        return examples.get(path)
     return key.default
 
 
@@ -332,30 +366,32 @@ def written(value: Any) -> str:
     return "" if nothing else f"`{toml(value)}`"
 
 
-def _row(table: Table, key: Key, text: str, links: Mapping[type, str]) -> str:
+def _row(root: type, table: Table, key: Key, text: str, links: Mapping[type, str]) -> str:
     kind, default = words(key.annotation, links), written(key.default)
-    shown = "" if list(classes(key.annotation)) else f"`{key.name} = {toml(example(table, key))}`"
+    shown = ""
+    if not list(classes(key.annotation)):
+        shown = f"`{key.name} = {toml(example(root, table, key))}`"
     cells = [f"`{key.name}`", kind, default, text, shown]
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def page() -> str:
-    """The whole page."""
-    every = tables()
+def page(root: type, head: str) -> str:
+    """The whole page of a file."""
+    every = tables(root)
     links = {
         table.owner: f"[table](#{table.anchor})"
         if not table.kind
         else f"[`{table.kind}`](#{table.anchor})"
         for table in every
     }
-    parts = [HEAD]
+    parts = [head]
     for table in every:
         level = "#" * (2 + table.path.count(".") + bool(table.kind))
         first = inspect.cleandoc(table.owner.__doc__ or "").partition("\n")[0]
         parts.append(f"{level} {table.heading} {{ #{table.anchor} }}\n\n{first}\n")
         texts = descriptions(table.owner)
         rows = [
-            _row(table, key, texts.get(key.name, ""), links)
+            _row(root, table, key, texts.get(key.name, ""), links)
             for key in keys(table.owner)
             if f"{key.name} = {toml(key.default)}" != table.kind
         ]
@@ -366,4 +402,5 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), "utf-8")
+    for path, (owner, first) in PAGES.items():
+        path.write_text(page(owner, first), "utf-8")

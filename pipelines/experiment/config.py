@@ -345,6 +345,8 @@ def _expand_shorthands(values: dict[str, Any]) -> list[str]:
             split.setdefault("by", "provided")
     if isinstance(model, dict):
         model.setdefault("name", DEFAULT_MODEL)
+        if isinstance(model.get("encoder_from"), str):
+            model["encoder_from"] = {"run": model["encoder_from"]}
     tables = {
         index: feature
         for index, feature in enumerate(features if isinstance(features, list) else [])

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from pipelines.common.function_options import options_of
 from pipelines.common.toml_table import TomlTable
+from pipelines.experiment.encoder_options import EncoderFrom
 from recsys_attn import models
 
 DEFAULT_MODEL = "attention_ranker"
@@ -17,19 +18,22 @@ BY_TRAINING = "embeddings_regularizer"  # an argument that training gives
 
 
 class ModelOptions(TomlTable):
-    """The `[model]` table: name, excluded features, and arguments of the model's function.
+    """The `[model]` table: name, two options of any model, and arguments of the model's function.
 
     Attributes:
         exclude: Features that the model does not use; they stay in the data.
+        encoder_from: A run of `recsys-attn pretrain`, whose encoder and rows of items the training
+            starts from. None: the model as it is.
     """
 
     name: str
     exclude: tuple[str, ...] = ()
+    encoder_from: EncoderFrom | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
         """Arguments of the model's function besides the schema."""
-        return self.model_dump(exclude={"name", "exclude"})
+        return self.model_dump(exclude={"name", "exclude", "encoder_from"})
 
 
 def default_model() -> ModelOptions:

@@ -106,14 +106,10 @@ class NextItems:
         `mean -+ 1.96 * sd / sqrt(rows)`, inside of 0 and 1; with fewer than two rows from 0 to 1.
         It is too narrow where fewer than some 30 rows are hits.
         """
-        return {name: self._of(name).interval(self.rows) for name in self._names()}
+        return {name: sums.interval(self.rows) for name, sums in self._named().items()}
 
-    def _names(self) -> list[str]:
-        return [f"{name}@{k}" for name in MEANS for k in self._at]
-
-    def _of(self, name: str) -> _Sums:
-        metric, _, k = name.partition("@")
-        return self._sums[f"{ {'map': 'mrr', 'recall': 'hr'}.get(metric, metric) }@{k}"]
+    def _named(self) -> dict[str, _Sums]:
+        return {f"{name}@{k}": self._sums[of, k] for name, of in MEANS.items() for k in self._at}
 
 
 class _Sums:

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from recsys_attn.schema import RESERVED_IDS
 
-PAIRS = 2**22  # pairs of items counted at a time, some 200 MB
-_TIES = 1e-9
+PAIRS = 2**24  # pairs of items at a time, at most 400 MB
+_TIES = 1e-9  # far below any difference of cosines that counts
 Integers = NDArray[np.integer[Any]]
 Floats = NDArray[np.float64]
 
@@ -42,8 +43,8 @@ class ItemItem:
     `cos(i, j) = |users of i and j| / sqrt(|users of i| * |users of j|)` if i is a neighbour of j.
     Items of equal score are ranked by their counts.
 
-    The pairs of items are counted for some items at a time. What is kept is 8 bytes for each
-    event while counting, and 12 bytes for each neighbour of each item.
+    The pairs of items are counted for some items at a time. The events take some 40 bytes each
+    meanwhile; what is kept are 12 bytes for each neighbour of each item.
 
     Args:
         rows: Batches of ids `(users, any)`, a row for each user.
@@ -65,37 +66,55 @@ class ItemItem:
         self, rows: Iterable[Integers], size: int, counts: NDArray[Any], neighbours: int = 200
     ) -> None:
         self._ties = _TIES * np.asarray(counts, np.float64) / max(float(np.max(counts)), 1.0)
-        self._size = size
-        items, users = _matrix(rows)
-        norms = np.sqrt(np.bincount(items, minlength=size))
-        parts = [_strongest(*part, norms, neighbours) for part in _pairs(items, users, size)]
-        found = [np.concatenate(each) for each in zip(*parts, strict=True)]
-        of, self._neighbours, self._cosines = found or (np.empty(0, np.int32),) * 3
-        self._starts = np.append(0, np.cumsum(np.bincount(of, minlength=size)))
+        users = _matrix(rows, size)
+        users.data[:] = 1  # an item twice counts once
+        norms = 1 / np.sqrt(np.maximum(np.asarray(users.sum(axis=0)).ravel(), 1))
+        unit = users @ sparse.diags(norms)
+        by_item, at_once = unit.T.tocsr(), max(64, PAIRS // size)
+        self._cosines = sparse.vstack(
+            [
+                _strongest(by_item[first : first + at_once] @ unit, first, neighbours)
+                for first in range(0, size, at_once)
+            ],
+            format="csr",
+        )
 
     def scores(self, histories: Integers) -> Floats:
-        """Returns the scores `(B, V)`; float64, since ties are too small a part for float32.
+        """Returns the scores `(B, V)`, float64: in float32 the counts would break no ties.
 
         Args:
             histories: Ids `(B, S)`, of which those below 2 do not count.
         """
-        found = np.tile(self._ties, (len(histories), 1))
-        row, item = _distinct(histories)
-        counts = self._starts[item + 1] - self._starts[item]
-        places = _ranges(self._starts[item], counts)
-        row = np.repeat(row, counts)
-        np.add.at(found, (row, self._neighbours[places]), self._cosines[places])
+        items = _matrix([histories], self._ties.size)
+        items.data[:] = 1
+        found = (items @ self._cosines).toarray()
+        found += self._ties
         return found
 
 
-def _distinct(rows: Integers) -> tuple[Integers, Integers]:
-    """Returns the number of the row and the id of each item, each once in a row."""
-    ordered = np.sort(rows, axis=1)
-    kept = (np.diff(ordered, axis=1, prepend=-1) > 0) & (ordered >= RESERVED_IDS)
-    return np.nonzero(kept)[0], ordered[kept]
+def _matrix(rows: Iterable[Integers], size: int) -> sparse.csr_matrix:
+    """Returns how often each row has each item `(rows, V)`."""
+    parts = [sparse.csr_matrix((0, size))]
+    for ids in rows:
+        row, column = np.nonzero(ids >= RESERVED_IDS)
+        entries = np.ones(len(row)), (row, ids[row, column])
+        parts.append(sparse.csr_matrix(entries, (len(ids), size)))
+    return sparse.vstack(parts, format="csr")
 
 
-def _ranges(starts: Integers, counts: Integers) -> Integers:
-    """Returns the numbers from each start on, one range after another."""
-    before = np.cumsum(counts) - counts
-    return np.arange(counts.sum()) + np.repeat(starts - before, counts)
+def _strongest(cosines: sparse.csr_matrix, first: int, count: int) -> sparse.csr_matrix:
+    """Returns the largest cosines of each item, without that to itself.
+
+    Args:
+        cosines: Of some items with all `(items, V)`.
+        first: The id of the first of them.
+        count: The most of an item; of equal ones, those with the lower ids are kept.
+    """
+    found = cosines.tocoo()
+    others = found.col != found.row + first
+    row, column, value = found.row[others], found.col[others], found.data[others]
+    order = np.lexsort((column, -value, row))
+    row, column, value = row[order], column[order], value[order]
+    place = np.arange(row.size) - np.searchsorted(row, row)
+    kept = place < count
+    return sparse.csr_matrix((value[kept], (row[kept], column[kept])), cosines.shape)

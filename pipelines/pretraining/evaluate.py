@@ -16,6 +16,7 @@ from pipelines.pretraining.baselines import ItemItem, Popularity
 from pipelines.pretraining.experiment import SequenceExperiment
 from pipelines.pretraining.histories import read_histories
 from pipelines.pretraining.ranking import ModelScores, Scores, rank, rows_at_once
+from pipelines.pretraining.sampled import SAMPLED_WARNING, SampledItems
 from pipelines.pretraining.schema import with_length
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import SequenceModel
@@ -51,15 +52,22 @@ def evaluate(
         POPULARITY: _of_rule(Popularity(counts)),
         ITEM_ITEM: _of_rule(item_item),
     }
-    results = {}
+    results: dict[str, dict[str, Any]] = {}
     for name, scores in rules.items():
         advance = progress.start(f"ranking by {name}", test.rows)
         histories = read_histories(test, longer, model.item, rows_at_once(size))
+        sampled = _sampled(experiment, counts)
+        filter_seen = options.seen == "filtered"
         try:
-            found = rank(histories, scores, options.at, size, options.seen == "filtered", advance)
+            found = rank(histories, scores, options.at, size, filter_seen, sampled, advance)
         finally:
             progress.stop()
         results[name] = {"metrics": found.metrics(), "intervals": found.intervals()}
+        if sampled is not None:
+            results[name]["metrics"] |= sampled.metrics()
+            results[name]["intervals"] |= sampled.intervals()
+    if options.sampled is not None:
+        progress.finish(SAMPLED_WARNING)
     return {
         "model": model.name,
         "rows": found.rows,
@@ -69,6 +77,14 @@ def evaluate(
         "split": experiment.data.split.model_dump(mode="json"),
         "results": results,
     }
+
+
+def _sampled(experiment: SequenceExperiment, counts: np.ndarray) -> SampledItems | None:
+    options = experiment.evaluation
+    if options.sampled is None:
+        return None
+    drawn = options.sampled
+    return SampledItems(options.at, counts, drawn.negatives, drawn.by, experiment.seed)
 
 
 def _of_rule(rule: Any) -> Scores:

@@ -14,6 +14,7 @@ from pipelines.experiment.loop_options import LoopOptions
 from recsys_attn.models import SEQUENCE_MODELS
 from recsys_attn.objectives import OBJECTIVES
 
+BATCH_SIZE = 128
 METRICS = ("hr", "ndcg", "mrr", "map", "recall", "coverage")
 
 
@@ -71,7 +72,7 @@ class SequenceTraining(LoopOptions):
     """
 
     epochs: int = Field(default=100, ge=1)
-    batch_size: int | None = Field(default=128, ge=1)
+    batch_size: int | None = Field(default=BATCH_SIZE, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
     optimizer: Literal[
         "lazy_adam", "lazy_adagrad", "row_wise_adagrad", "adam", "adagrad", "sgd"

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from pipelines.metrics.next_items import NextItems, best, target_places
 from pipelines.pretraining.histories import Histories
+from pipelines.pretraining.sampled import SampledItems
 from pipelines.training.stopping import diverged
 from recsys_attn.models import SequenceModel
 
@@ -54,6 +55,7 @@ def rank(
     at: tuple[int, ...],
     size: int,
     filter_seen: bool,
+    sampled: SampledItems | None = None,
     advance: Callable[[int], Any] = lambda rows: None,
 ) -> NextItems:
     """Returns the metrics of the places of the next items.
@@ -64,6 +66,7 @@ def rank(
         at: Numbers of places.
         size: Number of ids, the reserved ones included.
         filter_seen: Whether items of the history do not rank.
+        sampled: Collects the places among drawn items too; None for no such metrics.
         advance: Called with numbers of users that are done.
     """
     found = NextItems(at, size)
@@ -72,5 +75,7 @@ def rank(
         excluded = each.seen if filter_seen else each.seen[:, :0]
         above, equal = target_places(values, each.targets, excluded)
         found.add(above, equal, best(values, max(at), excluded)[0], each.targets)
+        if sampled is not None:
+            sampled.add(values, each.targets, each.seen)
         advance(len(each.targets))
     return found

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import pyarrow.parquet as pq
 from rich.console import Console
@@ -23,7 +22,6 @@ from pipelines.common.artifacts import (
     read_json,
     write_json,
 )
-from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL
 from pipelines.features import FittedFeatures, fit_split
@@ -36,6 +34,7 @@ from pipelines.pretraining.schema import schema_of
 from pipelines.pretraining.train import train_sequences
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.checkpoint import Checkpoints
+from pipelines.training.load import load_sequence_model
 from pipelines.workflow.about_run import this_machine
 from pipelines.workflow.run import Build, Run
 from recsys_attn.models import SequenceModel
@@ -201,30 +200,6 @@ class SequenceSteps:
         self.run.execute(step, build, **options)
         with atomic_file(self.run.folder / EXPERIMENT) as file:
             write_json(file, self.experiment.model_dump(mode="json"))
-
-
-def load_sequence_model(run: Path) -> tuple[FittedFeatures, SequenceModel]:
-    """Loads the transforms and the sequence model of a run folder.
-
-    Raises:
-        PipelineError: The folder has no sequence model.
-    """
-    path = run / "model" / training.MODEL_FILE
-    try:
-        model = keras.saving.load_model(path, compile=False)
-    except (OSError, ValueError, KeyError) as error:
-        raise PipelineError(
-            f"{path} cannot be read: {error}. Run `recsys-attn pretrain --force` again."
-        ) from None
-    if not isinstance(model, SequenceModel):
-        raise PipelineError(
-            f"{run}: expected the run folder of a sequence model, as `recsys-attn pretrain` writes "
-            f"it. Received: the model {model.name!r}, which ranks candidates."
-        )
-    fitted = FittedFeatures.load(run / "features")
-    names = {feature.name for feature in model.schema.features}
-    unseen = tuple(f.name for f in fitted.schema.features if f.name not in names)
-    return fitted.without(unseen), model
 
 
 def _counts(run: Run, fitted: FittedFeatures, item: str) -> np.ndarray:

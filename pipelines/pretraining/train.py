@@ -18,6 +18,7 @@ from pipelines.pretraining.experiment import (
     seen_by_model,
 )
 from pipelines.pretraining.histories import read_histories
+from pipelines.pretraining.options import BATCH_SIZE
 from pipelines.pretraining.ranking import ModelScores, rank, rows_at_once
 from pipelines.pretraining.reporter import SequenceReporter
 from pipelines.pretraining.schema import with_length
@@ -28,7 +29,7 @@ from pipelines.training.optimizer import LearningRate, make_optimizer
 from pipelines.training.state import Saver
 from pipelines.training.tower_mode import TowerMode
 from pipelines.training.trainer import Trainer
-from pipelines.training.workers import find_workers
+from pipelines.training.workers import Workers, find_workers
 from recsys_attn.models import SequenceModel
 
 
@@ -80,19 +81,7 @@ def train_sequences(
             optimizer = make_optimizer(options, trained_variables(model, objectives))
         longer = with_length(fitted, experiment.max_length + 1)
         shards = options.shards or workers.replicas
-        feeds = [
-            Feed(
-                DataSplit(data / "train"),
-                longer,
-                None,
-                options.batch_size or 128,
-                seed=experiment.seed,
-                shuffle_rows=options.shuffle_rows,
-                shards=shards,
-                shard_indices=own,
-            )
-            for own in workers.shards(shards)
-        ]
+        feeds = _feeds(experiment, DataSplit(data / "train"), longer, workers, shards)
         with workers.strategy.scope():
             step = SequenceStep(model, objectives, optimizer, Layout.of(longer.schema), counts)
         saver = Saver(
@@ -119,6 +108,30 @@ def train_sequences(
     finally:
         keras.config.set_dtype_policy("float32")
     return SequenceResult(model, done.epochs, done.versions)
+
+
+def _feeds(
+    experiment: SequenceExperiment,
+    split: DataSplit,
+    fitted: FittedFeatures,
+    workers: Workers,
+    shards: int,
+) -> list[Feed]:
+    """One feed for each replica of this worker."""
+    options = experiment.training
+    return [
+        Feed(
+            split,
+            fitted,
+            None,
+            options.batch_size or BATCH_SIZE,
+            seed=experiment.seed,
+            shuffle_rows=options.shuffle_rows,
+            shards=shards,
+            shard_indices=own,
+        )
+        for own in workers.shards(shards)
+    ]
 
 
 class Validation:

@@ -1,7 +1,8 @@
 """Training: from a data split to a model with its best weights."""
 
 from pipelines.training.history import History
-from pipelines.training.model import MODEL_FILE, build_model, check_model
+from pipelines.training.load import MODEL_FILE
+from pipelines.training.model import build_model, check_model
 from pipelines.training.teacher import fingerprint_of
 from pipelines.training.train import LOGS, OutputPaths, TrainingData, TrainingResult, train
 from pipelines.training.workers import worker_index

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import keras
 
 from pipelines.common.artifacts import FEATURES, MODEL
 from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
-from pipelines.training.model import MODEL_FILE
-from recsys_attn.models import RankingModel
+from recsys_attn.models import RankingModel, SequenceModel
+
+MODEL_FILE = "model.keras"
 
 
 def load_trained(run: Path, exclude: tuple[str, ...]) -> tuple[FittedFeatures, RankingModel]:
@@ -21,13 +23,36 @@ def load_trained(run: Path, exclude: tuple[str, ...]) -> tuple[FittedFeatures, R
         exclude: Features that the model does not use; nor does a pruned one those it has not kept.
     """
     fitted = FittedFeatures.load(run / FEATURES).without(exclude)
+    model: RankingModel = _load(run, "train")
+    return _of_model(fitted, model).with_tasks(model.schema.tasks), model
+
+
+def load_sequence_model(run: Path) -> tuple[FittedFeatures, SequenceModel]:
+    """Loads the transforms and the sequence model of a run folder.
+
+    Raises:
+        PipelineError: The folder has no sequence model.
+    """
+    model = _load(run, "pretrain")
+    if not isinstance(model, SequenceModel):
+        raise PipelineError(
+            f"{run}: expected the run folder of a sequence model, as `recsys-attn pretrain` writes "
+            f"it. Received: the model {model.name!r}, which ranks candidates."
+        )
+    return _of_model(FittedFeatures.load(run / FEATURES), model), model
+
+
+def _load(run: Path, command: str) -> Any:
     path = run / MODEL / MODEL_FILE
     try:
-        model = keras.saving.load_model(path, compile=False)
+        return keras.saving.load_model(path, compile=False)
     except (OSError, ValueError, KeyError) as error:
         raise PipelineError(
-            f"{path} cannot be read: {error}. Run `recsys-attn train --force` again."
+            f"{path} cannot be read: {error}. Run `recsys-attn {command} --force` again."
         ) from None
+
+
+def _of_model(fitted: FittedFeatures, model: Any) -> FittedFeatures:
+    """The transforms of the features that the model has."""
     names = {feature.name for feature in model.schema.features}
-    closed = tuple(f.name for f in fitted.schema.features if f.name not in names)
-    return fitted.without(closed).with_tasks(model.schema.tasks), model
+    return fitted.without(tuple(f.name for f in fitted.schema.features if f.name not in names))

@@ -7,13 +7,12 @@ import keras
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import Experiment
 from pipelines.experiment.model_options import BY_TRAINING
+from pipelines.training.encoder_from import encoded
 from pipelines.training.optimizer import penalises_whole_tables
 from pipelines.training.task_weights import make_task_weights
 from recsys_attn import models
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import RESERVED_IDS, Schema
-
-MODEL_FILE = "model.keras"
 
 
 def check_model(experiment: Experiment) -> None:
@@ -21,6 +20,8 @@ def check_model(experiment: Experiment) -> None:
     sizes = {feature.name: RESERVED_IDS + 1 for feature in experiment.features}
     model = build_model(experiment, experiment.model_schema.with_sizes(sizes))
     make_task_weights(experiment.training, model)
+    if experiment.model.encoder_from is not None:
+        encoded(experiment.model.encoder_from, model)
 
 
 def build_model(experiment: Experiment, schema: Schema) -> RankingModel:

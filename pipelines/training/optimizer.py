@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from pipelines.experiment.loop_options import LoopOptions
+from pipelines.training.own_rate import OwnRate, with_own_rate
 from recsys_attn.optimizers import LazyAdagrad, LazyAdam, RowWiseAdagrad, Split
 
 _TABLES = {
@@ -24,33 +25,35 @@ _DENSE = {
 
 
 def make_optimizer(
-    options: LoopOptions, variables: Sequence[keras.Variable]
+    options: LoopOptions, variables: Sequence[keras.Variable], own: OwnRate | None = None
 ) -> keras.optimizers.Optimizer:
     """A row-wise optimizer for the tables and Adam for the rest, or one of Keras' for everything.
 
     Args:
         options: Training options.
         variables: The trainable variables of a model, for which it is built.
+        own: Those with a learning rate of their own, none of them of a table.
     """
-    optimizer = _optimizer(options, variables)
+    optimizer = _optimizer(options, variables, own)
     optimizer.build(variables)
     return optimizer
 
 
 def _optimizer(
-    options: LoopOptions, variables: Sequence[keras.Variable]
+    options: LoopOptions, variables: Sequence[keras.Variable], own: OwnRate | None
 ) -> keras.optimizers.Optimizer:
     decay, clip = options.weight_decay or None, options.clip_norm
+    dense = _DENSE.get(options.optimizer, keras.optimizers.Adam)
+    if own is not None:
+        dense = with_own_rate(dense, own.variables, own.learning_rate / options.learning_rate)
     if options.optimizer in _DENSE:
-        return _DENSE[options.optimizer](
-            options.learning_rate, weight_decay=decay, global_clipnorm=clip
-        )
+        return dense(options.learning_rate, weight_decay=decay, global_clipnorm=clip)
     tables = _TABLES[options.optimizer](
         options.embeddings_learning_rate or options.learning_rate,
         weight_decay=decay,
         l2=(_ROW_L2 if options.embeddings_l2 is None else options.embeddings_l2) or None,
     )
-    rest = keras.optimizers.Adam(options.learning_rate, weight_decay=decay)
+    rest = dense(options.learning_rate, weight_decay=decay)
     if not any(map(tables.is_table, variables)):  # no tables
         rest.global_clipnorm = clip
         return rest

@@ -61,7 +61,7 @@ def pruned(run: Path, experiment: Experiment, fitted: FittedFeatures, valid: Dat
         PipelineError: The run has no model, or one of other options, features or tasks, or its
             model has no closed gate or cannot be pruned.
     """
-    fingerprint_of(run, "prune")
+    fingerprint_of(run, "training.prune")
     older = load_experiment(run)
     theirs, whole = load_trained(run, older.model.exclude)
     differing = {

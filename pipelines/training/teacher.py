@@ -72,13 +72,13 @@ def load_teacher(
         PipelineError: The run has no model or other features, or has no task of the student, or
             one without probabilities.
     """
-    run, key = options.run, "teacher.run"
+    run, key = options.run, "training.teacher.run"
     fingerprint_of(run, key)
     theirs, model = load_trained(run, load_experiment(run).model.exclude)
     other = fitted_otherwise(theirs, fitted)
     if other:
         raise PipelineError(
-            f"`training.{key}`: the features {other} of {run} are not those of this experiment: "
+            f"`{key}`: the features {other} of {run} are not those of this experiment: "
             "expected the same data, features and split, so that ids mean the same values. Leave "
             "features out of the student by `model.exclude`."
         )
@@ -86,7 +86,7 @@ def load_teacher(
     common = tuple(task.name for task in tasks if task.has_probabilities and task.name in names)
     if not common:
         raise PipelineError(
-            f'`training.{key}`: expected a task with probabilities (`loss = "cross_entropy"`) that '
+            f'`{key}`: expected a task with probabilities (`loss = "cross_entropy"`) that '
             f"both runs have. Received: {[task.name for task in tasks]} here, and in {run} "
             f"{[task.name for task in model.schema.tasks]}."
         )
@@ -98,8 +98,7 @@ def fingerprint_of(run: Path, key: str) -> str:
     manifest = run / MODEL / MANIFEST
     if not manifest.is_file():
         raise PipelineError(
-            f"`training.{key}`: {run} is not the folder of a trained run: {manifest} does not "
-            "exist."
+            f"`{key}`: {run} is not the folder of a trained run: {manifest} does not exist."
         )
     fingerprint: str = read_json(manifest)["fingerprint"]
     return fingerprint

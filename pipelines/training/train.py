@@ -29,6 +29,7 @@ from pipelines.storage.dataset import DataSplit
 from pipelines.training.calibration import calibrate
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.died import dead_experts, dead_tasks
+from pipelines.training.encoder_from import own_rate, start_from
 from pipelines.training.hard_negatives import HardNegatives
 from pipelines.training.history import History
 from pipelines.training.label_checks import check_same_rows
@@ -107,6 +108,15 @@ class TrainingResult(NamedTuple):
     warnings: list[str]
 
 
+class _Start(NamedTuple):
+    """The model to train, its features, the result of its pruning, and what is new about it."""
+
+    model: RankingModel
+    fitted: FittedFeatures
+    pruned: dict[str, Any]
+    said: str
+
+
 def train(
     experiment: Experiment, data: TrainingData, output: OutputPaths, progress: Progress
 ) -> TrainingResult:
@@ -127,8 +137,9 @@ def train(
     keras.config.set_dtype_policy(options.precision)
     try:
         with workers.strategy.scope():
-            model, fitted, facts = _start(experiment, data, fitted)
-            optimizer = make_optimizer(options, model.trainable_variables)
+            model, fitted, facts, said = _start(experiment, data, fitted)
+            own = own_rate(experiment.model.encoder_from, model)
+            optimizer = make_optimizer(options, model.trainable_variables, own)
             teacher, read = _teacher(experiment, data, fitted)
         shards = options.shards or workers.replicas
         feeds = _feeds(experiment, data, read, workers, shards)
@@ -148,6 +159,8 @@ def train(
             mode,
             step.task_weights.variables,
         )
+        if said and saver.newest() is None:
+            reporter.say(said)
         if options.warm_start is not None and saver.newest() is None:
             reporter.say(WarmStart(options.warm_start).start(saver, fitted))
         for sentence in shuffle_advice(feeds[0], experiment.tasks) if workers.is_chief else ():
@@ -251,22 +264,21 @@ def _warnings(
     return [*dead_tasks(tasks, until), *dead_experts(model, valid, experiment.seed)]
 
 
-def _start(
-    experiment: Experiment, data: TrainingData, fitted: FittedFeatures
-) -> tuple[RankingModel, FittedFeatures, dict[str, Any]]:
-    """The model to train, its features, and the result of its pruning."""
-    run = experiment.training.prune
+def _start(experiment: Experiment, data: TrainingData, fitted: FittedFeatures) -> _Start:
+    run, encoder = experiment.training.prune, experiment.model.encoder_from
     if run is None:
-        model = build_model(experiment, fitted.schema)
+        model, said = build_model(experiment, fitted.schema), ""
         check_same_rows(model, data.labels)
-        return model, fitted, {}
+        if encoder is not None:
+            model, said = start_from(encoder, model, fitted)
+        return _Start(model, fitted, {}, said)
     valid = DataSplit(data.folder / "valid")
     found = pruned(run, experiment, fitted, valid)
     worst = check_pruned(found, fitted, valid, data.request)
     kept = {place: list(count) for place, count in found.kept.items()}
     heads = {str(place): kept for place, kept in found.heads.items()}
     facts = {"kept": kept, "largest_difference": worst, **({"heads": heads} if heads else {})}
-    return found.model, found.fitted, facts
+    return _Start(found.model, found.fitted, facts, "")
 
 
 def _calibration(

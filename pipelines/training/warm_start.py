@@ -21,7 +21,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
 from pipelines.features.vocabulary import VocabularyTransform
 from pipelines.training.checkpoint import Checkpoint, Checkpoints
-from pipelines.training.model import MODEL_FILE
+from pipelines.training.load import MODEL_FILE
 from pipelines.training.optimizer import kind_of
 from pipelines.training.state import TASK_WEIGHTS, Saver
 from recsys_attn.attention.gates import HardConcrete
@@ -178,13 +178,13 @@ def _same_rows(old: Table, new: Table, before: FittedFeatures, after: FittedFeat
     for name in new.sizes.keys() & old.sizes.keys():
         if name not in before.transforms or name not in after.transforms:
             continue  # it shares another feature's rows
-        new_ids, old_ids = _same_ids(before.transforms[name], after.transforms[name])
+        new_ids, old_ids = same_ids(before.transforms[name], after.transforms[name])
         news.append(new.offsets[name] + new_ids)
         olds.append(old.offsets[name] + old_ids)
     return RowMapping(*(np.concatenate([np.zeros(0, int), *parts]) for parts in (news, olds)))
 
 
-def _same_ids(before: Any, after: Any) -> tuple[np.ndarray, np.ndarray]:
+def same_ids(before: Any, after: Any) -> tuple[np.ndarray, np.ndarray]:
     """Ids of the same values in two fits of a feature."""
     reserved = np.arange(RESERVED_IDS)
     if isinstance(before, VocabularyTransform) and isinstance(after, VocabularyTransform):

@@ -187,9 +187,13 @@ class Steps:
 
     def _older_runs(self) -> dict[str, str]:
         """Fingerprints of the runs that training reads; a change makes training run again."""
-        options = self.experiment.training
-        teacher = options.teacher.run if options.teacher else None
-        runs = {"warm_start": options.warm_start, "teacher.run": teacher, "prune": options.prune}
+        options, encoder = self.experiment.training, self.experiment.model.encoder_from
+        runs = {
+            "training.warm_start": options.warm_start,
+            "training.teacher.run": options.teacher.run if options.teacher else None,
+            "training.prune": options.prune,
+            "model.encoder_from.run": encoder.run if encoder else None,
+        }
         return {key: training.fingerprint_of(run, key) for key, run in runs.items() if run}
 
     def _trained(

@@ -13,9 +13,9 @@ from recsys_attn.objectives.sampled_losses import (
     BinaryCrossEntropy,
     Bpr,
     GeneralisedBce,
-    SampledLoss,
     SampledSoftmax,
 )
+from recsys_attn.objectives.sampling import SampledLoss
 from recsys_attn.objectives.segment import Segment
 from recsys_attn.objectives.session_order import SessionOrder
 

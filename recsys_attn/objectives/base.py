@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from keras import ops
 
@@ -15,6 +15,7 @@ from recsys_attn.registry import NamedParts
 from recsys_attn.tensors import Tensor
 
 Inputs = Mapping[str, Tensor]
+CatalogueLoss: TypeAlias = Annotated[str | dict[str, Any], ITEM_LOSSES.get]  # in a TOML file
 
 
 class Loss(NamedTuple):

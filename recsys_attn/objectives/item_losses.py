@@ -49,7 +49,8 @@ class ItemLoss:
         targets: `(P,)`, the ids of the items that came.
         weights: `(P,)`; 0 leaves a position out.
         output: The `Catalogue`.
-        counts: `(V,)`, how often each id occurs in training; for draws by popularity.
+        counts: `(V,)`, how often each id occurs in training, together less than 2^31; for draws by
+            popularity.
         seed: A `keras.random.SeedGenerator`; for draws.
 
     Returns:
@@ -123,7 +124,8 @@ class Softmax(ItemLoss):
 
     Args:
         chunk: Number of positions whose logits exist at once. Defaults to two million logits, and
-            at least 128 positions. Lower it where millions of items do not fit into memory.
+            at least 128 positions. Lower it where there are millions of items and too little
+            memory.
 
     Example:
 

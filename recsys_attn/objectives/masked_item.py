@@ -11,6 +11,7 @@ from recsys_attn.checks import require_number, require_share
 from recsys_attn.models.sequence_model import known_items
 from recsys_attn.objectives.base import (
     OBJECTIVES,
+    CatalogueLoss,
     Inputs,
     Loss,
     Objective,
@@ -50,7 +51,7 @@ class MaskedItem(Objective):
     def __init__(
         self,
         *,
-        loss: Any = "softmax",
+        loss: CatalogueLoss = "softmax",
         share: float = 0.2,
         last: float = 0.1,
         weight: float = 1.0,

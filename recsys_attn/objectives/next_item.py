@@ -9,6 +9,7 @@ import keras
 from recsys_attn.models.sequence_model import known_items, shifted
 from recsys_attn.objectives.base import (
     OBJECTIVES,
+    CatalogueLoss,
     Inputs,
     Loss,
     Objective,
@@ -44,7 +45,9 @@ class NextItem(Objective):
     1.0
     """
 
-    def __init__(self, *, loss: Any = "softmax", weight: float = 1.0, **kwargs: Any) -> None:
+    def __init__(
+        self, *, loss: CatalogueLoss = "softmax", weight: float = 1.0, **kwargs: Any
+    ) -> None:
         super().__init__(weight=weight, **kwargs)
         self.loss = ITEM_LOSSES.get(loss)
         self.draws = keras.random.SeedGenerator()

@@ -9,7 +9,14 @@ from keras import ops
 
 from recsys_attn.checks import require_number
 from recsys_attn.models.sequence_model import known_items
-from recsys_attn.objectives.base import OBJECTIVES, Inputs, Loss, Objective, item_loss
+from recsys_attn.objectives.base import (
+    OBJECTIVES,
+    CatalogueLoss,
+    Inputs,
+    Loss,
+    Objective,
+    item_loss,
+)
 from recsys_attn.objectives.item_losses import ITEM_LOSSES
 from recsys_attn.tensors import Tensor
 
@@ -40,7 +47,12 @@ class Permutation(Objective):
     """
 
     def __init__(
-        self, *, loss: Any = "softmax", share: float = 0.3, weight: float = 1.0, **kwargs: Any
+        self,
+        *,
+        loss: CatalogueLoss = "softmax",
+        share: float = 0.3,
+        weight: float = 1.0,
+        **kwargs: Any,
     ) -> None:
         super().__init__(weight=weight, **kwargs)
         require_number("share", share, above=0, below=1)

@@ -53,29 +53,31 @@ def _written(value: Any) -> str:
     return "vocabulary" if value == recsys_attn.Vocabulary() else ""
 
 
-def test_page_of_the_keys_is_current() -> None:
-    if experiment_keys.PAGE.read_text("utf-8") != experiment_keys.page():
-        pytest.fail("Run `python -m docs.experiment_keys`.", pytrace=False)
+def test_pages_of_the_keys_are_current() -> None:
+    for path, (owner, head) in experiment_keys.PAGES.items():
+        if path.read_text("utf-8") != experiment_keys.page(owner, head):
+            pytest.fail("Run `python -m docs.experiment_keys`.", pytrace=False)
 
 
 def test_every_key_has_a_text_and_a_valid_example() -> None:
     _expect_none(
         [
             f"{table.path or 'top level'} {table.kind}: {key.name}: {problem}"
-            for table in experiment_keys.tables()
+            for root, _ in experiment_keys.PAGES.values()
+            for table in experiment_keys.tables(root)
             for key in experiment_keys.keys(table.owner)
-            for problem in _problems(table, key)
+            for problem in _problems(root, table, key)
         ]
     )
 
 
-def _problems(table: experiment_keys.Table, key: experiment_keys.Key) -> Iterator[str]:
+def _problems(root: type, table: experiment_keys.Table, key: experiment_keys.Key) -> Iterator[str]:
     if f"{key.name} = {experiment_keys.toml(key.default)}" == table.kind:
         return
     if key.name not in experiment_keys.descriptions(table.owner):
         yield f"add it to the docstring of {table.owner.__name__}"
     if not list(experiment_keys.classes(key.annotation)):
-        value = experiment_keys.example(table, key)
+        value = experiment_keys.example(root, table, key)
         if value is None:
             yield "add a value to EXAMPLES in docs/experiment_keys.py"
         try:

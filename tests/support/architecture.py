@@ -16,7 +16,7 @@ from tests.support.sources import Source, code_lines, own_arguments
 _IMPORTS = """
 recsys_attn  keras numpy
 pipelines    recsys_attn serving keras numpy tensorflow tensorflow_serving pyarrow
-pipelines    pydantic click rich jinja2 matplotlib datasketches ray mlflow optuna
+pipelines    pydantic click rich jinja2 matplotlib datasketches ray mlflow optuna scipy
 serving      numpy tensorflow tensorflow_serving grpc grpc_health grpc_reflection google click rich
 serving      starlette uvicorn prometheus_client pyarrow ml_dtypes
 """

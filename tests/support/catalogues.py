@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 from keras import ops
+
+from recsys_attn.objectives import SampledLoss
 
 SIZE, WIDTH, POSITIONS = 11, 5, 13
 _RNG = np.random.default_rng(3)
@@ -33,3 +36,15 @@ class Catalogue(NamedTuple):
 
     def table(self) -> tuple[Any, Any]:
         return self.vectors, self.offsets
+
+
+def seed() -> Any:
+    """A generator that starts anew."""
+    return keras.random.SeedGenerator(11)
+
+
+def drawn_ids(loss: SampledLoss, positions: int = POSITIONS) -> np.ndarray:
+    """What the loss draws with `seed()`, (P, K)."""
+    shape = (loss.negatives,) if loss.shared else (positions, loss.negatives)
+    ids = ops.convert_to_numpy(loss.draw(shape, SIZE, COUNTS, seed()).ids)
+    return np.broadcast_to(ids, (positions, loss.negatives))

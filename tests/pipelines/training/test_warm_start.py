@@ -18,7 +18,7 @@ from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.optimizer import make_optimizer
 from pipelines.training.state import Saver
 from pipelines.training.tower_mode import TowerMode
-from pipelines.training.warm_start import WarmStart, _same_ids
+from pipelines.training.warm_start import WarmStart, same_ids
 from pipelines.workflow.steps import Steps
 from recsys_attn.embedding_tables import plan_tables
 from recsys_attn.schema import RESERVED_IDS, Numeric
@@ -158,7 +158,7 @@ def test_ids_are_matched_as_text() -> None:
     before, after = (
         VocabularyTransform(values=pa.array(values)) for values in (["7", "u", "9"], [9, 3, 7])
     )
-    new, old = _same_ids(before, after)
+    new, old = same_ids(before, after)
     assert (new.tolist(), old.tolist()) == ([0, 1, 2, 4], [0, 1, 4, 2])
 
 
