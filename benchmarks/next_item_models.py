@@ -4,8 +4,8 @@
     python -m benchmarks.next_item_models --data data/movielens-1m --model "SASRec, softmax"
 
 Runs `experiments/movielens-1m-next.toml` with other models and objectives, each in a folder of its
-own that is kept, so that the same command goes on where it was interrupted. Prints HR and NDCG at 10
-of the test rows, means over the seeds, with the interval of the users.
+own that is kept, so that the same command goes on where it was interrupted. Prints HR and NDCG at
+10 places of the test rows, means over the seeds, with the interval of the users.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 Draws logs of so many million events of a catalogue, with popular and rare items. For each, in a
 process of its own, it ingests the log, fits the vocabulary and takes training steps of SASRec with
-a sampled softmax and lazy Adam. Prints the seconds of ingest, the time of a step and the peak of the memory,
-after ingest and at the end. Nothing is asserted.
+a sampled softmax and lazy Adam. Prints the seconds of ingest, the time of a step and the peak of
+the memory, after ingest and at the end. Nothing is asserted.
 """
 
 from __future__ import annotations

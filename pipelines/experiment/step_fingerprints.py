@@ -14,19 +14,19 @@ from recsys_attn.id_transforms import OwnTransform
 def resolved(experiment: Experiment) -> dict[str, Any]:
     """The whole experiment as saved in a run folder: all keys, no passwords of URIs."""
     values = experiment.model_dump(mode="json")
-    values["data"]["path"] = _without_credentials(values["data"]["path"])
+    values["data"]["path"] = shown_paths(values["data"]["path"])
     if values["data"]["items"] is not None:
         items = values["data"]["items"]
-        items["path"] = _without_credentials(items["path"])
+        items["path"] = shown_paths(items["path"])
     return values
 
 
-def _without_credentials(paths: Any) -> Any:
-    """The same paths, lists or tables of them."""
+def shown_paths(paths: Any) -> Any:
+    """The same paths, lists or tables of them, without the passwords of URIs."""
     if isinstance(paths, dict):
-        return {name: _without_credentials(value) for name, value in paths.items()}
+        return {name: shown_paths(value) for name, value in paths.items()}
     if isinstance(paths, list):
-        return [_without_credentials(value) for value in paths]
+        return [shown_paths(value) for value in paths]
     return paths if paths is None else without_credentials(paths)
 
 

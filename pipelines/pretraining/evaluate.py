@@ -102,7 +102,8 @@ def print_results(console: Console, found: dict[str, Any], places: int) -> None:
     """Prints the metrics at a number of places, the model first, and the interval of NDCG."""
     shown = [f"{name}@{places}" for name in ("hr", "ndcg", "mrr", "coverage")]
     ndcg = f"ndcg@{places}"
-    table = Table("", *map(str.upper, shown), "95 % interval of NDCG", box=None)
+    heads = (f"HR@{places}", "NDCG", "MRR", "coverage", "95 % of NDCG")
+    table = Table("", *heads, box=None)
     for name, result in found["results"].items():
         low, high = result["intervals"][ndcg]
         numbers = [f"{result['metrics'][metric]:.4f}" for metric in shown]

@@ -13,6 +13,7 @@ from pipelines.common.errors import PipelineError, check_known
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.config import read_values
 from pipelines.experiment.own_options import iso_text
+from pipelines.experiment.step_fingerprints import shown_paths
 from pipelines.experiment.validation_errors import explain
 from pipelines.ingest.events.options import AGE, SESSION, EventOptions
 from pipelines.pretraining.options import (
@@ -81,9 +82,16 @@ class SequenceExperiment(TomlTable):
         return (*self.data.columns, *([SESSION] if self.data.has_sessions else []))
 
     @property
+    def resolved(self) -> dict[str, Any]:
+        """The whole experiment as saved in a run folder: all keys, no passwords of URIs."""
+        values = self.model_dump(mode="json")
+        values["data"]["path"] = shown_paths(values["data"]["path"])
+        return values
+
+    @property
     def settings(self) -> dict[str, dict[str, Any]]:
         """The settings that determine each step's result."""
-        values = self.model_dump(mode="json")
+        values = self.resolved
         return {
             "ingest": {"data": values["data"]},
             "fit": {"max_length": self.max_length},

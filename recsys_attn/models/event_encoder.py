@@ -22,7 +22,7 @@ from recsys_attn.tensors import Config, Shape, Tensor
 class EventEncoder(Layer):
     """Encodes embedded events, padded behind the last one.
 
-    `states = encoder(dropout(positions(events)))`
+    `states = encoder(norm(dropout(positions(events))))`
 
     Its encoder and positions are those of an `EncodedHistory`, so that a ranking model can start
     from a trained one.
@@ -36,6 +36,8 @@ class EventEncoder(Layer):
         by_time: Whether the encoder's positions are the times of the events.
         dropout: Share of the numbers of the events that is dropped in training, after positions.
         scale: Whether to multiply the events by `sqrt(K)` before positions, as in SASRec and HSTU.
+        normalise: Whether to normalise the events before the encoder: for post-norm blocks, whose
+            first residual would else be far smaller than the output of the attention.
 
     Call arguments:
         events: `(B, S, K)`.
@@ -67,10 +69,12 @@ class EventEncoder(Layer):
         by_time: bool = False,
         dropout: float = 0.0,
         scale: bool = False,
+        normalise: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        for name, value in (("share_biases", share_biases), ("by_time", by_time), ("scale", scale)):
+        flags = {"share_biases": share_biases, "by_time": by_time, "scale": scale}
+        for name, value in {**flags, "normalise": normalise}.items():
             require_bool(name, value)
         require_share("dropout", dropout)
         self.encoder: Any = layer_of("encoder", encoder, "present", such_as="TransformerEncoder")
@@ -80,12 +84,14 @@ class EventEncoder(Layer):
             relative_positions.share_biases(self.encoder)
         self.by_time = by_time
         self.scale = scale
+        self.normalise = normalise
+        self.norm = keras.layers.LayerNormalization(dtype=self.dtype_policy) if normalise else None
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     @classmethod
-    def of(cls, parts: EncoderParts, dropout: float = 0.0, scale: bool = False) -> EventEncoder:
+    def of(cls, parts: EncoderParts, dropout: float = 0.0, **options: bool) -> EventEncoder:
         """Returns the encoder of some parts."""
-        return cls(*parts, dropout, scale)
+        return cls(*parts, dropout, **options)
 
     @property
     def uses_times(self) -> bool:
@@ -111,14 +117,22 @@ class EventEncoder(Layer):
         present: Tensor,
         times: Tensor | None = None,
         training: bool | None = None,
+        places: Tensor | None = None,
     ) -> Tensor:
-        """Returns the input of the encoder; `training` is that of the call by default."""
+        """Returns the input of the encoder; `training` is that of the call by default.
+
+        `places` (B, S) are the positions of events that follow others; None counts the events.
+        """
         if self.scale:
             events = events * math.sqrt(events.shape[-1])
-        if self.positions is not None:
+        if self.positions is not None and places is not None:
+            events = self.positions.at(events, places)
+        elif self.positions is not None:
             given = {"times": times} if self.positions.uses_times else {}
             events = self.positions(events, present=present, **given)
-        events = self.dropout(events, training=training)
+        # Keras takes an explicit None for "not in training", in the layers after this one too.
+        events = self.dropout(events, **({} if training is None else {"training": training}))
+        events = events if self.norm is None else self.norm(events)
         return events * ops.cast(present, events.dtype)[..., None]
 
     def get_config(self) -> Config:
@@ -130,4 +144,5 @@ class EventEncoder(Layer):
             "by_time": self.by_time,
             "dropout": self.dropout.rate,
             "scale": self.scale,
+            "normalise": self.normalise,
         }

@@ -64,7 +64,7 @@ class ItemScores(Layer):
         if temperature is not None:
             require_number("temperature", temperature, above=0)
         self.size, self.width, self.tied, self.bias = size, width, tied, bias
-        self.hidden = activations.serialize(hidden)
+        self.hidden = None if hidden is None else activations.serialize(hidden)
         self.temperature = temperature
         self._own: Any = None
         self._offsets: Any = None

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from recsys_attn.attention.layers.pruning import layers_in
 from recsys_attn.embeddings import FeatureEmbedding, example_inputs
 from recsys_attn.schema import Schema
 from recsys_attn.serialization import deserialize, serialize
@@ -57,6 +58,9 @@ class RankingModel(keras.Model):
             name="calibration",
         )  # logarithm of the slope, and offset; zeros change nothing
         self(example_inputs(self.schema, batch=2, candidates=3))
+        for layer in layers_in(tower):
+            for part in () if layer.trainable else layers_in(layer):
+                part.trainable = False  # configs say so of the parts that were given alone
 
     @property
     def schema(self) -> Schema:

@@ -34,7 +34,6 @@ from recsys_attn.registry import NamedParts
 from recsys_attn.schema import Schema, is_age
 
 SEQUENCE_MODELS: NamedParts[Callable[..., SequenceModel]] = NamedParts("sequence model")
-_CAUSAL = {"class_name": "transformer", "config": {"pattern": "causal"}}
 
 
 def get_sequence_model(name: str) -> Callable[..., SequenceModel]:
@@ -68,6 +67,9 @@ def sasrec(
 ) -> SequenceModel:
     """SASRec: causal Transformer blocks over the items, and the items' own vectors as output.
 
+    As in the authors' code, a block starts from the normalised events and adds to them: post-norm
+    blocks after a normalisation of the events. (Their first keys and values are not normalised.)
+
     The loss decides more than the model: full softmax is SASRec+, and gBCE with a second table and
     a `dropout` of 0.5 is gSASRec.
 
@@ -80,7 +82,7 @@ def sasrec(
         width: Width of an item's vector and of the blocks. 128 with many items and much data.
         num_layers: Number of blocks.
         num_heads: Number of heads, which share the width.
-        dropout: Share of embeddings and of the blocks' outputs that is dropped in training.
+        dropout: Share of embeddings, weights of attention and outputs that is dropped in training.
         positions: A name or a config of `recsys_attn.blocks.positions`. Defaults to `"learned"`,
             counted from the latest event. `{"class_name": "time_intervals", "config": {"values":
             true}}` is TiSASRec, for a history with times.
@@ -105,9 +107,14 @@ def sasrec(
     >>> tuple(model({"item": np.array([[2, 3, 4, 0, 0]])}).shape)
     (1, 5, 8)
     """
-    block = {"attention": _CAUSAL, "feed_forward_units": _event_width(schema, width, action)}
+    units = _event_width(schema, width, action)
+    block = {
+        "attention": _attention(dropout, "causal"),
+        "feed_forward_units": units,
+        "placement": "post",
+    }
     parts = _parts(schema, block, num_layers, num_heads, width, dropout, positions, action)
-    encoder = EventEncoder.of(parts, dropout, scale=True)
+    encoder = EventEncoder.of(parts, dropout, scale=True, normalise=True)
     return _model(schema, width, encoder, "sasrec", action=action, tied=tied)
 
 
@@ -143,7 +150,11 @@ def esasrec(
     >>> model.is_causal
     True
     """
-    block = {"attention": _CAUSAL, "activation": "swiglu", "residual": "gated"}
+    block = {
+        "attention": _attention(dropout, "causal"),
+        "activation": "swiglu",
+        "residual": "gated",
+    }
     parts = _parts(schema, block, num_layers, num_heads, width, dropout, positions)
     return _model(schema, width, EventEncoder.of(parts, dropout, scale=True), "esasrec")
 
@@ -181,9 +192,13 @@ def bert4rec(
     >>> model.is_causal, model.appends
     (False, 'mask')
     """
-    block = {"attention": "transformer", "activation": "gelu"}
+    block = {
+        "attention": _attention(dropout),
+        "activation": "gelu",
+        "placement": "post",
+    }
     parts = _parts(schema, block, num_layers, num_heads, width, dropout, positions)
-    encoder = EventEncoder.of(parts, dropout)
+    encoder = EventEncoder.of(parts, dropout, normalise=True)
     head: dict[str, Any] = {"bias": True, "hidden": "gelu"}
     return _model(schema, width, encoder, "bert4rec", appends="mask", **head)
 
@@ -220,10 +235,10 @@ def xlnet(
     (False, 'query')
     """
     length = only_history(schema)[1][0].max_length
-    mechanism = {"class_name": "xlnet", "config": {"max_distance": length}}
+    mechanism = {"class_name": "xlnet", "config": {"max_distance": length, "dropout": dropout}}
     block = {"attention": mechanism, "placement": "post", "activation": "gelu"}
     parts = _parts(schema, block, num_layers, num_heads, width, dropout, None)
-    encoder = EventEncoder.of(parts, dropout, scale=True)
+    encoder = EventEncoder.of(parts, dropout, scale=True, normalise=True)
     return _model(schema, width, encoder, "xlnet", appends="query")
 
 
@@ -347,6 +362,11 @@ def sequence_encoder(
     made = EventEncoder.of(parts, dropout)
     appends = None if is_causal(made.encoder) else "mask"
     return _model(schema, width, made, "sequence_encoder", appends=appends, tied=tied)
+
+
+def _attention(dropout: float, pattern: str | None = None) -> dict[str, Any]:
+    """The mechanism of a block, with dropout of its weights too."""
+    return {"class_name": "transformer", "config": {"pattern": pattern, "dropout": dropout}}
 
 
 def _event_width(schema: Schema, width: int, action: str | None = None) -> int:
