@@ -1,6 +1,6 @@
 """SASRec's training beside RecTools' own, in turns, on two losses.
 
-    python -m venv .rectools && .rectools/bin/pip install "rectools[torch]"
+    python -m venv .rectools && .rectools/bin/pip install -r benchmarks/peers/rectools.txt
     python -m benchmarks.sequence_training --peer .rectools/bin/python
 
 Both train SASRec (width 64, 2 blocks, 1 head, histories of 200, batches of 128) in float32 with all

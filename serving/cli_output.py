@@ -129,7 +129,15 @@ def _led_by(task: str | None, scores: Mapping[str, np.ndarray]) -> Mapping[str, 
 
 
 def _lists(arrays: Mapping[str, np.ndarray]) -> Mapping[str, Any]:
-    return {name: values.tolist() for name, values in arrays.items()}
+    return {name: _texts(values).tolist() for name, values in arrays.items()}
+
+
+def _texts(values: np.ndarray) -> np.ndarray:
+    """Returns strings in place of bytes, such as the items of a next-item model."""
+    if values.dtype != object:
+        return values
+    texts = [value.decode(errors="replace") for value in values.ravel().tolist()]
+    return np.array(texts, object).reshape(values.shape)
 
 
 def _table(heads: Iterable[str]) -> Table:
@@ -140,4 +148,6 @@ def _table(heads: Iterable[str]) -> Table:
 
 
 def _cell(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return ", ".join(map(_cell, _texts(value).tolist()))
     return f"{value:.6f}" if isinstance(value, (float, np.floating)) else str(value)

@@ -44,7 +44,11 @@ NOT_AT_RUN_TIME = ("dev", "docs", "oracles", "quality")
 RUNTIME = _names(PROJECT["dependencies"]).union(
     *(_names(needs) for extra, needs in EXTRAS.items() if extra not in NOT_AT_RUN_TIME)
 )
-PEERS = _names((ROOT / "benchmarks/peers/requirements.txt").read_text("utf-8").splitlines())
+PEERS = _names(
+    line
+    for name in ("requirements", "rectools")
+    for line in (ROOT / f"benchmarks/peers/{name}.txt").read_text("utf-8").splitlines()
+)
 DEVELOPMENT = RUNTIME.union(*(_names(EXTRAS[extra]) for extra in NOT_AT_RUN_TIME))
 
 
@@ -163,7 +167,7 @@ SCORES = "recsys_attn/attention/scores/dot.py"
         (rules.folder_order, "recsys_attn/blocks/a.py", "from recsys_attn import models", ""),
         (_names_from_their_module, SCORES, f"from {TOP} import Softmax", "import json"),
         (_declared_at_run_time, "pipelines/a.py", "import sklearn.metrics", "import grpc, json"),
-        (_declared_for_development, "tests/a.py", "import pandas", "import sklearn, tests.b"),
+        (_declared_for_development, "tests/a.py", "import polars", "import sklearn, tests.b"),
         (rules.function_sizes, "tests/a.py", f"def f():\n{LONG}", f'def f():\n    """{LONG}"""'),
         (rules.argument_counts, LIBRARY, LAYER(f"{EIGHT}, *, b"), LAYER(f"{EIGHT}, **kwargs")),
         (rules.public_names, INIT, "from serving.client import A", "from typing import A\n_b = 1"),

@@ -14,27 +14,35 @@ from pipelines.export.raw_inputs import MISSING, RANK_SIGNATURE, ROWS_SIGNATURE,
 from pipelines.export.signatures import PREDICT_METHOD, add_views
 from pipelines.export.warmup import predict_log, write_warmup
 from pipelines.features import FittedFeatures
-from pipelines.features.graph import FeatureGraph, raw_dtype
+from pipelines.features.graph import raw_dtype
 from pipelines.features.vocabulary import VocabularyTransform
 from pipelines.metrics.next_items import best
 from pipelines.pretraining.export_module import (
     CANDIDATES,
     EXCLUDE,
-    ITEMS,
     NEXT_ITEMS,
     SCORE,
     SCORES,
     NextItemModule,
     inputs_of,
+    without_unread_ages,
 )
 from pipelines.pretraining.histories import Histories
 from pipelines.pretraining.ranking import ModelScores
+from pipelines.pretraining.state_module import (
+    RANK_FROM_STATE,
+    START,
+    STATE,
+    STEP,
+    StateModule,
+    why_stateless,
+)
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import SequenceModel
 from recsys_attn.schema import PADDING_ID, RESERVED_IDS
 
 _ROWS = 16  # users of the parity check
-_TOLERANCE = 1e-4
+_TOLERANCE = {"float32": 1e-4, "bfloat16": 2e-2}  # of the largest score
 
 
 def export_next_items(
@@ -65,43 +73,60 @@ def export_next_items(
     if not isinstance(vocabulary, VocabularyTransform):
         raise PipelineError("The items of a sequence model need a vocabulary.")
     values = vocabulary.values.to_numpy(zero_copy_only=False)
+    fitted = without_unread_ages(fitted, model)
     module = NextItemModule(model, fitted, values, top, filter_seen)
-    signatures = module.signatures()
+    reason = why_stateless(model)
+    states = None if reason else StateModule(model, module)
+    signatures = module.signatures() | ({} if states is None else states.signatures())
     tf.saved_model.save(module, str(folder), signatures=signatures)
     add_views(folder, {})
     raw = _sample(fitted, test)
-    worst = _check(folder, model, fitted, raw, filter_seen)
+    worst = _check(folder, model, module, raw, filter_seen)
     item: Any = fitted.schema[model.item]
-    nothing = np.full((1, 1), MISSING[item.dtype], raw[model.item].dtype)
-    first = {key: value[:1] for key, value in raw.items()}
+    given = {key: value[:1] for key, value in raw.items()}
+    given[EXCLUDE] = np.full((1, 1), MISSING[item.dtype], raw[model.item].dtype)
+    given[CANDIDATES] = given[model.item]
+    given |= {} if states is None else {STATE: np.zeros((1, states.size), np.float32)}
+    state = {"max_events": model.max_length, "item": model.item, "filter_seen": filter_seen}
+    described = {key: _described(function, fitted) for key, function in signatures.items()}
     write_warmup(
         folder,
         [
-            predict_log(name, NEXT_ITEMS, {**first, EXCLUDE: nothing}),
-            predict_log(name, RANK_SIGNATURE, {**first, CANDIDATES: first[model.item]}),
+            predict_log(name, key, {one: given[one] for one in described[key]["inputs"]})
+            for key in signatures
+            if key != ROWS_SIGNATURE
         ],
     )
-    kind = {"dtype": raw_dtype(item).name, "rank": 2}
-    events = inputs_of(fitted)
-    found = {
-        "method": PREDICT_METHOD,
-        "inputs": {**events, EXCLUDE: {**kind, "side": "context"}},
-        "outputs": [ITEMS, SCORES],
-    }
-    ranked = {
-        "method": PREDICT_METHOD,
-        "inputs": {**events, CANDIDATES: {**kind, "side": "candidate"}},
-        "outputs": [SCORE],
-    }
     return {
         "format": 1,
         "name": name,
         "version": version,
         "schema": fitted.schema.to_dict(),
         "items": None,
-        "signatures": {ROWS_SIGNATURE: found, NEXT_ITEMS: found, RANK_SIGNATURE: ranked},
-        "parity": {"rows": len(raw[model.item]), "max_abs_difference": worst},
+        "signatures": described,
+        "stateful": not reason,
+        "state": {"reason": reason} if reason else state,
+        "parity": {"rows": len(raw[model.item]), "max_difference": worst},
         FILES: list_files(folder),
+    }
+
+
+def _described(function: Any, fitted: FittedFeatures) -> dict[str, Any]:
+    """What the manifest says of a signature."""
+    _, specs = function.structured_input_signature
+    events = inputs_of(fitted)
+    return {
+        "method": PREDICT_METHOD,
+        "inputs": {
+            name: events.get(name)
+            or {
+                "dtype": spec.dtype.name,
+                "rank": spec.shape.rank,
+                "side": "candidate" if name == CANDIDATES else "context",
+            }
+            for name, spec in specs.items()
+        },
+        "outputs": sorted(function.structured_outputs),
     }
 
 
@@ -116,32 +141,53 @@ def _sample(fitted: FittedFeatures, test: DataSplit) -> Raw:
 
 
 def _check(
-    folder: Path, model: SequenceModel, fitted: FittedFeatures, raw: Raw, filter_seen: bool
+    folder: Path, model: SequenceModel, module: NextItemModule, raw: Raw, filter_seen: bool
 ) -> float:
-    """Compares the exported items and scores with those of the training path."""
+    """Returns the largest difference of exported scores, of the largest score."""
     loaded = tf.saved_model.load(str(folder))
-    vocabulary: Any = fitted.transform_of(model.item)
-    item: Any = fitted.schema[model.item]
+    schema = module.features.schema
+    item: Any = schema[model.item]
     missing = np.full((len(raw[model.item]), 1), MISSING[item.dtype], raw[model.item].dtype)
-    given = {key: tf.constant(value, raw_dtype(fitted.schema[key])) for key, value in raw.items()}
+    given = {key: tf.constant(value, raw_dtype(schema[key])) for key, value in raw.items()}
     exclude = tf.constant(missing, raw_dtype(item))
     found = loaded.signatures[NEXT_ITEMS](**given, **{EXCLUDE: exclude})
-    inputs = {key: value.numpy() for key, value in FeatureGraph(fitted)(given).items()}
-    seen = vocabulary.graph()(given[model.item]).numpy()
+    inputs = {key: value.numpy() for key, value in module.inputs(given).items()}
+    seen = module.ids(given[model.item]).numpy()
     seen = np.where(seen == PADDING_ID, -1, seen)
     targets = np.zeros(len(seen), "int32")
     scores = ModelScores(model)(Histories(inputs, targets, seen))
     top = found[SCORES].shape[1]
     ids, expected = best(scores, top, seen if filter_seen else seen[:, :0])
     finite = np.isfinite(expected)
-    worst = float(np.abs(found[SCORES].numpy() - expected)[finite].max(initial=0))
-    ranked = loaded.signatures[RANK_SIGNATURE](
-        **given, **{CANDIDATES: tf.gather(loaded.values, np.maximum(ids, RESERVED_IDS))}
-    )
-    worst = max(worst, float(np.abs(ranked[SCORE].numpy() - expected)[finite].max(initial=0)))
-    if worst > _TOLERANCE:
+    scored = [found[SCORES].numpy()[finite]]
+    candidates = tf.gather(loaded.values, np.maximum(ids, RESERVED_IDS))
+    ranked = loaded.signatures[RANK_SIGNATURE](**given, **{CANDIDATES: candidates})
+    scored.append(ranked[SCORE].numpy()[finite])
+    worst = max(float(np.abs(each - expected[finite]).max(initial=0)) for each in scored)
+    if START in loaded.signatures:
+        stepped = _state_difference(loaded.signatures, given, candidates, model.max_length)
+        worst = max(worst, stepped)
+    worst /= max(1.0, float(np.abs(expected[finite]).max(initial=0)))
+    allowed = _TOLERANCE[model.encoder.compute_dtype]
+    if worst > allowed:
         raise PipelineError(
-            f"The exported model scores differently from the trained one: by {worst:.1e}, where at "
-            f"most {_TOLERANCE:.0e} is allowed. Report this with the experiment file."
+            f"The exported model scores differently from the trained one: by {worst:.1e} of the "
+            f"largest score, where at most {allowed:.0e} is allowed. Report this with the "
+            "experiment file."
         )
     return worst
+
+
+def _state_difference(
+    signatures: Any, events: dict[str, tf.Tensor], candidates: tf.Tensor, length: int
+) -> float:
+    """Returns the largest difference of scores in two steps from those of the whole pass."""
+    half = length // 2
+    events = {name: x[:, :length] for name, x in events.items()}
+    first = {name: x[:, :half] for name, x in events.items()}
+    second = {name: x[:, half:] for name, x in events.items()}
+    state = signatures[START](**first)[STATE]
+    state = signatures[STEP](**second, **{STATE: state})[STATE]
+    found = signatures[RANK_FROM_STATE](**{STATE: state, CANDIDATES: candidates})[SCORE]
+    expected = signatures[RANK_SIGNATURE](**events, **{CANDIDATES: candidates})[SCORE]
+    return float(tf.reduce_max(tf.abs(found - expected)))

@@ -12,7 +12,7 @@ from pipelines.export.raw_inputs import MISSING, RANK_SIGNATURE, ROWS_SIGNATURE
 from pipelines.features import FittedFeatures
 from pipelines.features.graph import FeatureGraph, raw_dtype
 from recsys_attn.models import SequenceModel
-from recsys_attn.schema import RESERVED_IDS, Sequence
+from recsys_attn.schema import RESERVED_IDS, Sequence, is_age
 
 NEXT_ITEMS = "next_items"
 EXCLUDE, CANDIDATES, SCORE = "exclude", "candidate", "score"
@@ -28,12 +28,13 @@ class NextItemModule(tf.Module):
     the score -inf. `rank` takes the events and `candidate` `(B, T)` and returns `score` `(B, T)`;
     an unknown candidate has the score NaN.
 
-    Lists are padded on the right with the missing value. Items that the vocabulary lacks are events
+    Ages are inputs only where the model reads them. Lists are padded on the right with the missing
+    value. Items that the vocabulary lacks are events
     of an unknown item; a user without events gets the scores of a history without any.
 
     Args:
         model: The model.
-        fitted: The transforms of the sequences that it sees.
+        fitted: The transforms of the sequences that it sees; `without_unread_ages`.
         values: The items in the order of their ids, without the reserved ones.
         top: Number of items that are returned.
         filter_seen: Whether items of the history are left out.
@@ -57,22 +58,38 @@ class NextItemModule(tf.Module):
         self._top = min(top, len(values))
         self._filter_seen = filter_seen
 
+    @property
+    def events(self) -> dict[str, tf.TensorSpec]:
+        """The inputs of events."""
+        features = self.features.schema.features
+        return {f.name: tf.TensorSpec([None, None], raw_dtype(f)) for f in features}
+
+    @property
+    def items(self) -> tf.TensorSpec:
+        """The input of items."""
+        return tf.TensorSpec([None, None], raw_dtype(self._item))
+
     def signatures(self) -> dict[str, Any]:
         """Concrete functions by signature name."""
-        events = {
-            f.name: tf.TensorSpec([None, None], raw_dtype(f)) for f in self.features.schema.features
-        }
-        items = tf.TensorSpec([None, None], raw_dtype(self._item))
-        found = _concrete(self._next_items, {**events, EXCLUDE: items})
-        ranked = _concrete(self._rank, {**events, CANDIDATES: items})
+        found = concrete(self._next_items, {**self.events, EXCLUDE: self.items})
+        ranked = concrete(self._rank, {**self.events, CANDIDATES: self.items})
         return {ROWS_SIGNATURE: found, NEXT_ITEMS: found, RANK_SIGNATURE: ranked}
 
+    def inputs(self, raw: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns the model's inputs, with ages of 0 where the model does not read them."""
+        found = self.features(raw)
+        items = found[self._item.name]
+        return {s.name: found.get(s.name, tf.zeros_like(items)) for s in self._model.sequences}
+
     def _next_items(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
-        left_out = [self._ids(raw.pop(EXCLUDE))]
+        left_out = [self.ids(raw.pop(EXCLUDE))]
         if self._filter_seen:
-            left_out.append(self._ids(raw[self._item.name]))
-        scores = self._model.scores(self._states(raw))
-        ids = tf.concat(left_out, axis=1)
+            left_out.append(self.ids(raw[self._item.name]))
+        return self.best_items(self._states(raw), tf.concat(left_out, axis=1))
+
+    def best_items(self, states: tf.Tensor, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the best items of states `(B, K)` without those of the ids `(B, X)`."""
+        scores = self._model.scores(states)
         rows = tf.broadcast_to(tf.range(tf.shape(ids)[0])[:, None], tf.shape(ids))
         places = tf.stack([tf.reshape(rows, [-1]), tf.reshape(ids, [-1])], axis=1)
         lowest = tf.fill([tf.shape(places)[0]], -np.inf)
@@ -82,23 +99,37 @@ class NextItemModule(tf.Module):
         return {ITEMS: tf.gather(self.values, chosen), SCORES: best}
 
     def _rank(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
-        ids = self._ids(raw.pop(CANDIDATES))
-        queries = self._model.queries(self._states(raw))
+        candidates = raw.pop(CANDIDATES)
+        return {SCORE: self.scores_of(self._states(raw), candidates)}
+
+    def scores_of(self, states: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
+        """Returns the scores `(B, T)` of raw candidates, NaN for unknown ones."""
+        ids = self.ids(candidates)
+        queries = self._model.queries(states)
         vectors, offsets = self._model.rows(ids)
         scores = tf.einsum("be,bte->bt", queries, vectors)
         scores = scores if offsets is None else scores + offsets
-        return {SCORE: tf.where(ids >= RESERVED_IDS, scores, np.nan)}
+        return tf.where(ids >= RESERVED_IDS, scores, np.nan)
 
     def _states(self, raw: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        return self._model.next_states(self.features(raw), training=False)
+        return self._model.next_states(self.inputs(raw), training=False)
 
-    def _ids(self, raw: tf.Tensor) -> tf.Tensor:
+    def ids(self, raw: tf.Tensor) -> tf.Tensor:
+        """Returns the ids of raw items."""
         return self.features.functions[self._item.name](raw)
 
 
-def _concrete(function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) -> Any:
+def concrete(function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) -> Any:
+    """Returns a function of named tensors as a concrete one."""
     named = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()}
     return tf.function(function, autograph=False).get_concrete_function(**named)
+
+
+def without_unread_ages(fitted: FittedFeatures, model: SequenceModel) -> FittedFeatures:
+    """Returns the transforms without the ages of events that the model does not read."""
+    if model.encoder.uses_times:
+        return fitted
+    return fitted.without(tuple(s.name for s in model.sequences if is_age(s)))
 
 
 def inputs_of(fitted: FittedFeatures) -> dict[str, dict[str, Any]]:

@@ -105,7 +105,8 @@ class SequenceStep:
         pairs = zip(gradients, self.variables, strict=True)
         used = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
         self._optimizer.apply(*map(list, zip(*used, strict=True)))
-        rows = sum(tf.shape(next(iter(part.values())))[0] for part in parts)
+        # A worker without data left gets a row without events.
+        rows = sum(tf.math.count_nonzero(part[self._model.item][:, 0]) for part in parts)
         return self._sum(tf.stack([loss, tf.cast(rows, "float32"), stop]))
 
     def _sum(self, x: tf.Tensor) -> tf.Tensor:

@@ -185,7 +185,7 @@ class SequenceSteps:
             parity = summary["parity"]
             Progress(self.console).finish(
                 f"parity on {parity['rows']} users: largest difference "
-                f"{parity['max_abs_difference']:.1e}"
+                f"{parity['max_difference']:.1e}"
             )
             return {**summary, "data_hash": self.run.manifest("ingest")["data_hash"]}
 
@@ -199,7 +199,7 @@ class SequenceSteps:
     def _execute(self, step: str, build: Build, **options: Any) -> None:
         self.run.execute(step, build, **options)
         with atomic_file(self.run.folder / EXPERIMENT) as file:
-            write_json(file, self.experiment.model_dump(mode="json"))
+            write_json(file, self.experiment.resolved)
 
 
 def _counts(run: Run, fitted: FittedFeatures, item: str) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -159,10 +159,8 @@ def train(
             mode,
             step.task_weights.variables,
         )
-        if said and saver.newest() is None:
-            reporter.say(said)
-        if options.warm_start is not None and saver.newest() is None:
-            reporter.say(WarmStart(options.warm_start).start(saver, fitted))
+        for sentence in _from_other_runs(said, options, saver, fitted):
+            reporter.say(sentence)
         for sentence in shuffle_advice(feeds[0], experiment.tasks) if workers.is_chief else ():
             reporter.say(sentence)
         calibration = model.calibration()
@@ -279,6 +277,17 @@ def _start(experiment: Experiment, data: TrainingData, fitted: FittedFeatures) -
     heads = {str(place): kept for place, kept in found.heads.items()}
     facts = {"kept": kept, "largest_difference": worst, **({"heads": heads} if heads else {})}
     return _Start(found.model, found.fitted, facts, "")
+
+
+def _from_other_runs(
+    said: str, options: TrainingOptions, saver: Saver, fitted: FittedFeatures
+) -> Iterator[str]:
+    """Sentences about the runs that a new training starts from, a warm start among them."""
+    if saver.newest() is None:
+        if said:
+            yield said
+        if options.warm_start is not None:
+            yield WarmStart(options.warm_start).start(saver, fitted)
 
 
 def _calibration(

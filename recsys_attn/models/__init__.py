@@ -26,15 +26,14 @@ from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS, get
 from recsys_attn.models.sequence_model import SequenceModel
 from recsys_attn.models.sequence_models import (
-    SEQUENCE_MODELS,
     bert4rec,
     esasrec,
-    get_sequence_model,
     hstu,
     sasrec,
     sequence_encoder,
     xlnet,
 )
+from recsys_attn.models.sequence_parts import SEQUENCE_MODELS, get_sequence_model
 from recsys_attn.models.stem import stem
 
 __all__ = [

@@ -14,7 +14,7 @@ from recsys_attn.blocks.control_tokens import ControlTokens
 from recsys_attn.blocks.film import Film
 from recsys_attn.blocks.positions.base import POSITIONS, EventPositions, Positions
 from recsys_attn.blocks.positions.learned import LearnedPositions
-from recsys_attn.checks import require_bool
+from recsys_attn.checks import require_bool, require_number
 from recsys_attn.layer import Layer
 from recsys_attn.models import encoders
 from recsys_attn.models.encoder_context import EncoderContext
@@ -40,6 +40,9 @@ class EncodedHistory(Layer):
         by_time: Whether the encoder's positions are the times of the events.
         context: An `EncoderContext`, or the table of its arguments: features of the request for
             the encoder. Defaults to none. With `"tokens"` the encoder is a `ControlTokens`.
+        gain: Initial value of a learned factor of the encoded events. Defaults to none. Set it near
+            the size of the rows of new tables for an encoder that was trained elsewhere: the rest
+            of a new model cannot learn beside numbers a hundred times as large.
 
     Call arguments:
         query: `(B, T, K)`.
@@ -77,6 +80,7 @@ class EncodedHistory(Layer):
         share_biases: bool = False,
         by_time: bool = False,
         context: Any = None,
+        gain: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -92,6 +96,11 @@ class EncodedHistory(Layer):
         self.film = None
         if self.context is not None and self.context.how == "film":
             self.film = Film(dtype=self.dtype_policy)
+        self.gain, self.factor = gain, None
+        if gain is not None:
+            require_number("gain", gain, above=0)
+            initial = keras.initializers.Constant(gain)
+            self.factor = self.add_weight(shape=(), initializer=initial, name="gain")
         self.positions = None
         if positions is not None:
             self.positions = POSITIONS.get(positions)
@@ -145,6 +154,8 @@ class EncodedHistory(Layer):
         if self.positions is not None:
             events = self.positions(events, present=event_mask, **of_positions)
         encoded = self.encoder(events, present=event_mask, **of_encoder)
+        if self.factor is not None:
+            encoded = encoded * ops.cast(self.factor, encoded.dtype)
         if not return_weights:
             return self.history(query, encoded, event_mask, query_mask=query_mask)
         output, weights = self.history(
@@ -164,6 +175,7 @@ class EncodedHistory(Layer):
             "share_biases": self.share_biases,
             "by_time": self.by_time,
             "context": None if self.context is None else _table(self.context),
+            "gain": self.gain,
         }
 
 

@@ -9,12 +9,15 @@ from recsys_attn.models.sequence_model import SequenceModel
 from recsys_attn.schema import is_age
 from recsys_attn.serialization import deserialize, nameless, serialize
 
+GAIN = 0.05  # a trained encoder's vectors have numbers near 1, and new rows near 0.01
+
 
 def with_encoder(model: RankingModel, trained: SequenceModel, history: str) -> RankingModel:
     """Returns a new ranking model in which a history is encoded first, by a trained encoder.
 
-    The other weights are new. The rows of the items stay those of the ranking model: copy those of
-    the trained one by the values of their vocabularies.
+    The other weights are new. A factor of the encoded events is one of them: it starts small, so
+    that other features learn as fast as without an encoder. The rows of the items stay those of the
+    ranking model: copy those of the trained one by the values of their vocabularies.
 
     Args:
         model: A ranking model without an encoder of this history.
@@ -62,7 +65,7 @@ def with_encoder(model: RankingModel, trained: SequenceModel, history: str) -> R
     config = model.get_config()
     encoder: EventEncoder = deserialize(nameless(serialize(trained.encoder)))
     made = EncodedHistory(
-        encoder, deserialize(nameless(serialize(histories[history]))), by_time=uses_times
+        encoder, deserialize(nameless(serialize(histories[history]))), by_time=uses_times, gain=GAIN
     )
     config["tower"]["config"]["histories"][history] = serialize(made)
     try:

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
-
-import keras
 
 from recsys_attn.attention.gates.output import OutputGate
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.blocks.positions.learned import LearnedPositions
 from recsys_attn.blocks.transformer import TransformerBlock
-from recsys_attn.checks import unknown_name
-from recsys_attn.embedding_tables import width_of
-from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.encoded_history import EncoderParts, encoder_parts
 from recsys_attn.models.encoders import is_causal
 from recsys_attn.models.event_encoder import EventEncoder
-from recsys_attn.models.item_scores import ItemScores
 from recsys_attn.models.option_types import (
     Count,
     Encoder,
@@ -29,28 +21,15 @@ from recsys_attn.models.option_types import (
     HeadSize,
     Share,
 )
-from recsys_attn.models.sequence_model import SequenceModel, item_sequence, only_history
-from recsys_attn.registry import NamedParts
+from recsys_attn.models.sequence_model import SequenceModel, only_history
+from recsys_attn.models.sequence_parts import (
+    SEQUENCE_MODELS,
+    attention_of,
+    event_width,
+    model_of,
+    parts_of,
+)
 from recsys_attn.schema import Schema, is_age
-
-SEQUENCE_MODELS: NamedParts[Callable[..., SequenceModel]] = NamedParts("sequence model")
-
-
-def get_sequence_model(name: str) -> Callable[..., SequenceModel]:
-    """Returns the function of a sequence model.
-
-    Raises:
-        ValueError: No sequence model has this name.
-
-    >>> from recsys_attn.models import get_sequence_model
-    >>> get_sequence_model("sasrec").__name__
-    'sasrec'
-    """
-    if name not in SEQUENCE_MODELS:
-        raise ValueError(
-            f"`name` must be the name of a sequence model. {unknown_name(name, SEQUENCE_MODELS)}"
-        )
-    return SEQUENCE_MODELS[name]
 
 
 @SEQUENCE_MODELS.register("sasrec")
@@ -107,15 +86,15 @@ def sasrec(
     >>> tuple(model({"item": np.array([[2, 3, 4, 0, 0]])}).shape)
     (1, 5, 8)
     """
-    units = _event_width(schema, width, action)
+    units = event_width(schema, width, action)
     block = {
-        "attention": _attention(dropout, "causal"),
+        "attention": attention_of(dropout, "causal"),
         "feed_forward_units": units,
         "placement": "post",
     }
-    parts = _parts(schema, block, num_layers, num_heads, width, dropout, positions, action)
+    parts = parts_of(schema, block, num_layers, num_heads, width, dropout, positions, action)
     encoder = EventEncoder.of(parts, dropout, scale=True, normalise=True)
-    return _model(schema, width, encoder, "sasrec", action=action, tied=tied)
+    return model_of(schema, width, encoder, "sasrec", action=action, tied=tied)
 
 
 @SEQUENCE_MODELS.register("esasrec")
@@ -151,12 +130,12 @@ def esasrec(
     True
     """
     block = {
-        "attention": _attention(dropout, "causal"),
+        "attention": attention_of(dropout, "causal"),
         "activation": "swiglu",
         "residual": "gated",
     }
-    parts = _parts(schema, block, num_layers, num_heads, width, dropout, positions)
-    return _model(schema, width, EventEncoder.of(parts, dropout, scale=True), "esasrec")
+    parts = parts_of(schema, block, num_layers, num_heads, width, dropout, positions)
+    return model_of(schema, width, EventEncoder.of(parts, dropout, scale=True), "esasrec")
 
 
 @SEQUENCE_MODELS.register("bert4rec")
@@ -193,14 +172,14 @@ def bert4rec(
     (False, 'mask')
     """
     block = {
-        "attention": _attention(dropout),
+        "attention": attention_of(dropout),
         "activation": "gelu",
         "placement": "post",
     }
-    parts = _parts(schema, block, num_layers, num_heads, width, dropout, positions)
+    parts = parts_of(schema, block, num_layers, num_heads, width, dropout, positions)
     encoder = EventEncoder.of(parts, dropout, normalise=True)
     head: dict[str, Any] = {"bias": True, "hidden": "gelu"}
-    return _model(schema, width, encoder, "bert4rec", appends="mask", **head)
+    return model_of(schema, width, encoder, "bert4rec", appends="mask", **head)
 
 
 @SEQUENCE_MODELS.register("xlnet")
@@ -237,9 +216,9 @@ def xlnet(
     length = only_history(schema)[1][0].max_length
     mechanism = {"class_name": "xlnet", "config": {"max_distance": length, "dropout": dropout}}
     block = {"attention": mechanism, "placement": "post", "activation": "gelu"}
-    parts = _parts(schema, block, num_layers, num_heads, width, dropout, None)
+    parts = parts_of(schema, block, num_layers, num_heads, width, dropout, None)
     encoder = EventEncoder.of(parts, dropout, scale=True, normalise=True)
-    return _model(schema, width, encoder, "xlnet", appends="query")
+    return model_of(schema, width, encoder, "xlnet", appends="query")
 
 
 @SEQUENCE_MODELS.register("hstu")
@@ -295,7 +274,7 @@ def hstu(
         "weighting": {"class_name": "silu", "config": {"length": length}},
         "place_bias": places if by_time else None,
     }
-    size = head_dim or max(1, _event_width(schema, width, action) // num_heads)
+    size = head_dim or max(1, event_width(schema, width, action) // num_heads)
 
     def block() -> TransformerBlock:
         attention = MultiHeadAttention(
@@ -311,7 +290,7 @@ def hstu(
     made = TransformerEncoder([block() for _ in range(num_layers)])
     parts = EncoderParts(made, LearnedPositions(length), False, by_time)
     encoder = EventEncoder.of(parts, dropout, scale=True)
-    return _model(schema, width, encoder, "hstu", action=action, temperature=temperature)
+    return model_of(schema, width, encoder, "hstu", action=action, temperature=temperature)
 
 
 @SEQUENCE_MODELS.register("sequence_encoder")
@@ -361,60 +340,4 @@ def sequence_encoder(
     parts = encoder_parts(encoder, sizes, encoder_positions, sequences)
     made = EventEncoder.of(parts, dropout)
     appends = None if is_causal(made.encoder) else "mask"
-    return _model(schema, width, made, "sequence_encoder", appends=appends, tied=tied)
-
-
-def _attention(dropout: float, pattern: str | None = None) -> dict[str, Any]:
-    """The mechanism of a block, with dropout of its weights too."""
-    return {"class_name": "transformer", "config": {"pattern": pattern, "dropout": dropout}}
-
-
-def _event_width(schema: Schema, width: int, action: str | None = None) -> int:
-    """The width K of an event: the sum of its sequences' widths."""
-    sequences = [s for s in only_history(schema)[1] if not is_age(s) and s.name != action]
-    return sum(width_of(schema, s.name, width) for s in sequences)
-
-
-def _parts(
-    schema: Schema,
-    block: dict[str, Any],
-    num_layers: int,
-    num_heads: int,
-    width: int,
-    dropout: float,
-    positions: Any,
-    action: str | None = None,
-) -> EncoderParts:
-    total = _event_width(schema, width, action)
-    if total % num_heads:
-        raise ValueError(
-            f"`num_heads` must divide the width of an event, {total}. "
-            f"Received: num_heads={num_heads}"
-        )
-    encoder = {"class_name": "block", "config": {**block, "dropout": dropout}}
-    sizes = num_layers, num_heads, total // num_heads
-    sequences = only_history(schema)[1]
-    if action is not None:
-        longer = tuple(replace(s, max_length=2 * s.max_length) for s in sequences)
-        return encoder_parts(encoder, sizes, positions, longer)
-    return encoder_parts(encoder, sizes, positions, sequences)
-
-
-def _model(
-    schema: Schema,
-    width: int,
-    encoder: EventEncoder,
-    name: str,
-    appends: str | None = None,
-    action: str | None = None,
-    **of_scores: Any,
-) -> SequenceModel:
-    item = item_sequence(schema)
-    if item.size is None:
-        raise ValueError(
-            f"Feature {item.name!r} has no `size`: how many rows its table needs is known after "
-            "fitting. Give `size`, or use `schema.with_sizes(...)`"
-        )
-    embedding = FeatureEmbedding(schema, width, keras.initializers.RandomNormal(stddev=0.02))
-    scores = ItemScores(item.size, width_of(schema, item.name, width), **of_scores)
-    return SequenceModel(embedding, encoder, scores, appends, action, name=name)
+    return model_of(schema, width, made, "sequence_encoder", appends=appends, tied=tied)

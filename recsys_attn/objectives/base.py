@@ -50,6 +50,9 @@ class Objective(Layer):
     Returns:
         A `Loss`.
 
+    Raises:
+        ValueError: The inputs have not all of `columns`.
+
     Example:
 
     >>> import numpy as np
@@ -71,6 +74,12 @@ class Objective(Layer):
         self.built = True
 
     def __call__(self, model: Any, inputs: Inputs, counts: Tensor | None = None) -> Loss:
+        missing = [column for column in self.columns if column not in inputs]
+        if missing:
+            raise ValueError(
+                f"`inputs` must have the sequences that {type(self).__name__} reads. "
+                f"Missing: {missing}. Received: {sorted(inputs)}"
+            )
         return self.call(model, inputs, counts)
 
     def call(self, model: Any, inputs: Inputs, counts: Tensor | None = None) -> Loss:

@@ -31,6 +31,7 @@ class RequestTrace:
         rows: Its rows or requests: the first dimension of the inputs.
         candidates: Its scored rows: the rows, or the candidates of all requests.
         batch_rows: Rows of the batch that it was computed in.
+        user_hits, user_misses: Rows with a user whose state was known, and not.
         queue_seconds, runtime_seconds, seconds: Time of waiting, of computation, and in all.
         at: Time of arrival, in seconds since 1970.
     """
@@ -49,6 +50,8 @@ class RequestTrace:
     rows: int = 0
     candidates: int = 0
     batch_rows: int = 0
+    user_hits: int = 0
+    user_misses: int = 0
     queue_seconds: float = 0.0
     runtime_seconds: float = 0.0
     seconds: float = 0.0

@@ -119,6 +119,12 @@ class ServerConfig:
         "signatures with lists; 0 never compiles.",
         0,
     )
+    user_states: int = _computation(
+        0,
+        "Users whose states are kept between requests, for each version of a next-item model that "
+        "can go on from a state; 0 for none.",
+        0,
+    )
 
     max_concurrent_requests: int = _limit(
         0,

@@ -65,11 +65,11 @@ def encode_candidates(
 ) -> dict[str, np.ndarray]:
     """Converts a context to arrays (1, ...) and T candidates to arrays (1, T, ...).
 
-    A feature of candidates has one axis more in `rank_specs` than in `row_specs`.
+    `is_of_candidates` says which features are those of candidates.
     """
     sides: dict[bool, dict[str, TensorSpec]] = {False: {}, True: {}}
     for name, spec in rank_specs.items():
-        sides[_rank(name, spec) > _rank(name, row_specs.get(name, spec))][name] = spec
+        sides[is_of_candidates(spec, row_specs.get(name))][name] = spec
     shared = as_rows(context)
     check_rows(shared, sides[False], sides[True], "the context", "the candidates")
     check_rows(candidates, sides[True], sides[False], "candidate", "the context")
@@ -81,6 +81,23 @@ def encode_candidates(
         column = _column(name, _values(candidates, name), spec, leading_axes=2)
         arrays[name] = column[np.newaxis]
     return arrays
+
+
+def is_of_candidates(spec: TensorSpec, of_row: TensorSpec | None) -> bool:
+    """Returns whether an input of `rank` has values of each candidate.
+
+    It has one axis more than in the signature of rows, or that signature lacks it: a next-item
+    model takes candidates for `rank` only.
+
+    Args:
+        spec: The input of `rank`.
+        of_row: That of the same name in the signature of rows; None for no such input.
+    """
+    if spec.shape is None:
+        return False
+    if of_row is None:
+        return len(spec.shape) > 1
+    return of_row.shape is not None and len(spec.shape) == len(of_row.shape) + 1
 
 
 def as_rows(context: Row | Table) -> Rows:

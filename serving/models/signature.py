@@ -13,7 +13,7 @@ from serving.common.request import Arrays
 from serving.common.request_trace import RequestTrace
 from serving.common.signatures import WITH_CONTEXT
 from serving.encoding.codec import decode
-from serving.encoding.features import TensorSpec
+from serving.encoding.features import TensorSpec, is_of_candidates
 
 # Arrays by input name, the names of the outputs, the trace -> arrays by output name.
 Compute = Callable[[Arrays, Sequence[str], RequestTrace], dict[str, np.ndarray]]
@@ -64,15 +64,17 @@ class Signature:
         return self.key.endswith(WITH_CONTEXT) and set(self.input_specs) == {"context", "examples"}
 
     def share_candidates(self, rows: Signature) -> None:
-        """Finds the inputs of candidates: those with one axis more than in a signature of rows."""
+        """Finds the inputs of candidates, by the inputs of a signature of rows."""
         self.candidate_names = frozenset(
             name
             for name, spec in self.input_specs.items()
-            if spec.shape is not None
-            and name in rows.input_specs
-            and (of_row := rows.input_specs[name].shape) is not None
-            and len(spec.shape) == len(of_row) + 1
+            if is_of_candidates(spec, rows.input_specs.get(name))
         )
+
+    def add_optional(self, name: str, info: meta_graph_pb2.TensorInfo) -> None:
+        """Adds an input that may be left out, for a layer around the computation."""
+        self.definition.inputs[name].CopyFrom(info)
+        self.input_specs[name] = TensorSpec.from_proto(info)
 
     def wrap(self, wrap: Callable[[Compute], Compute]) -> None:
         """Puts a layer around the computation, such as batching."""

@@ -92,6 +92,12 @@ class Metrics:
         self._queuing = self._histogram(
             "batching_session:queuing_latency", "Time in the queue.", ("model_name",)
         )
+        self._users = Counter(
+            f"{_OWN}user_state_count",
+            "Rows with a user: hit, where only new events were computed, or miss.",
+            ("model_name", "result"),
+            registry=self._registry,
+        )
         self._warmup = self._recent(
             "model_warmup_latency", "Time of a version's warm-up.", ("model_path", "status")
         )
@@ -124,6 +130,9 @@ class Metrics:
         self._examples.labels(name).observe(trace.candidates)
         self._examples_total.labels(name).inc(trace.candidates)
         self._batches.labels(name).observe(trace.batch_rows)
+        for result, rows in (("hit", trace.user_hits), ("miss", trace.user_misses)):
+            if rows:
+                self._users.labels(name, result).inc(rows)
         for task, scores in trace.results.items():
             if _are_scores(task, scores, trace):
                 of_task = self._scores.labels(name, str(trace.version), task)

@@ -24,6 +24,7 @@ from serving.config.files import read_batching_parameters
 from serving.config.server_config import CPUS
 from serving.encoding.raw_values import missing_value
 from serving.inference.service import replay
+from serving.inference.user_states import UserStates
 from serving.models.model import Model
 from serving.models.signature import Compute, Signature
 from serving.models.version_source import FolderSource, VersionSource
@@ -45,6 +46,7 @@ class LoadOptions:
         reads_own_batching: Whether to read `batching_params.pbtxt` of each version.
         warmup_iterations: Number of warm-up passes; 0 for none.
         max_candidates: Rows or candidates that a request may have.
+        user_states: Users whose states are kept, for each version that can go on from a state.
         warmed: Called after a warm-up, with the version's folder, the seconds, and whether it
             succeeded.
     """
@@ -54,6 +56,7 @@ class LoadOptions:
     reads_own_batching: bool = False
     warmup_iterations: int = 1
     max_candidates: int = 100_000
+    user_states: int = 0
     warmed: Callable[[str, float, bool], None] | None = None
 
 
@@ -91,8 +94,12 @@ class Loader:
 
     def _prepare(self, model: Model) -> None:
         parameters = self._parameters(model.path)
+        states = UserStates.of(model, self._options.user_states)
         for signature in model.signatures.values():
             self._guard(signature, parameters, is_ours(model.path))
+            if states is not None:
+                states.serve(signature)
+            signature.wrap(functools.partial(_limited, limit=self._options.max_candidates))
         if self._options.warmup_iterations:
             self._warm_up(model, parameters)
         model.prepare(self._newest.get(model.name))
@@ -100,7 +107,7 @@ class Loader:
     def _guard(
         self, signature: Signature, parameters: BatchingParameters | None, takes_missing: bool
     ) -> None:
-        """Adds batching, chunks and limits to a signature."""
+        """Adds batching and chunks to a signature."""
         size, splits = _MAX_CHUNK, bool(signature.candidate_names)
         if self._scheduler is not None and parameters is not None:
             size = parameters.execution_size
@@ -116,7 +123,6 @@ class Loader:
             )
         if (splits and signature.is_batched) or signature.takes_examples_apart:
             signature.wrap(functools.partial(Chunked, signature, size=size))
-        signature.wrap(functools.partial(_limited, limit=self._options.max_candidates))
 
     def _parameters(self, path: Path) -> BatchingParameters | None:
         own = path / _OWN_BATCHING

@@ -144,6 +144,7 @@ def _make_server(config: ServerConfig, listener: Listener, metrics: Metrics | No
                 max(config.num_request_iterations_for_warmup, 1) * config.enable_model_warmup
             ),
             max_candidates=config.max_candidates,
+            user_states=config.user_states,
             warmed=None if metrics is None else metrics.warmed,
         )
     )

@@ -67,6 +67,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "ml_dtypes": "ml-dtypes",
     "mlflow": "mlflow-skinny",
     "prometheus_client": "prometheus-client",
+    "pytorch_lightning": "pytorch-lightning",
     "sklearn": "scikit-learn",
     "tensorflow_serving": "tensorflow-serving-api",
     "yaml": "pyyaml",

@@ -140,3 +140,12 @@ def test_only_recently_used_versions_are_kept() -> None:
     assert counts["1"] == 250
     assert "251" in counts
     assert metrics.page().count(b"latency_count{model_path=") == 200
+
+
+def test_rows_with_a_known_user_are_hits() -> None:
+    metrics = Metrics()
+    for hits, misses in ((2, 1), (0, 0), (3, 0)):
+        metrics.observe(_call(user_hits=hits, user_misses=misses))
+    name = ":recsys_attn:serving:user_state_count_total"
+    assert _value(metrics, name, **MODEL, result="hit") == 5
+    assert _value(metrics, name, **MODEL, result="miss") == 1

@@ -1,0 +1,218 @@
+"""What pretraining is worth to a ranking model: AUC with few labelled rows and with all.
+
+    python -m benchmarks.pretraining --data data --seeds 2021,2022,2023
+    python -m benchmarks.pretraining --data data --sets trivago --shares 0.1
+
+Ranks by the model of `experiments/` from scratch and with the encoder and the items of SASRec
+(`model.encoder_from`), frozen and tuned. Labels are those of a share of the train rows, drawn by a
+hash of the user (MovieLens-1M) or the request (trivago); validation and test rows stay whole, and
+so do the vocabularies, which need no labels. Batches are smaller and epochs more than in the
+experiment's file, so that few rows take enough steps too.
+
+The events of pretraining come from the ranker's whole train split alone, so that nothing of its
+validation and test rows is seen: for MovieLens-1M each train row is an event, a rating at its time,
+and the split is by time; for trivago the events of a session are the longest history of its train
+rows, and the split is by user. They hold no label: neither `like` nor a click of trivago's lists.
+Targets that stop the pretraining are the last events of the same log.
+
+An interval has 95 % of the clusters of test rows, users or requests, for the mean over the seeds.
+Every run keeps its folder, so the same command goes on where it was interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections import defaultdict
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.shared import command_line
+from pipelines.boards.influences import Influences
+from pipelines.common.artifacts import EXPERIMENT, fingerprint, write_json
+from pipelines.experiment.config import load_experiment
+from pipelines.ingest.hashing import hash_column, uniform
+from pipelines.metrics.intervals import Influence, auc_influence
+from pipelines.pretraining.experiment import load_sequence_experiment
+from pipelines.pretraining.steps import SequenceSteps
+from pipelines.workflow.steps import Steps
+
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+WIDTH = 16  # of the rankers
+SCRATCH = "from scratch"
+STARTS: dict[str, dict[str, Any] | None] = {
+    SCRATCH: None,
+    "frozen": {"train": "frozen"},
+    "tuned": {"train": "tuned"},
+}
+# Steps enough for few rows too, of any start; and no audits.
+CHANGES: dict[str, Any] = {
+    "training.batch_size": None,
+    "training.epochs": 40,
+    "training.patience": 4,
+    "training.jit_compile": False,
+    **{f"evaluation.{part}_rows": 0 for part in ("importance", "attention", "relevance")},
+}
+
+
+class Set(NamedTuple):
+    """A data set: its folder, what is drawn, the history that is encoded, and the log's columns."""
+
+    folder: str
+    task: str
+    unit: str
+    history: str
+    user: str
+    time: str
+    column: str
+    max_length: int
+
+
+SETS = {
+    "movielens-1m": Set(
+        "movielens-1m", "like", "user_id", "rated", "user_id", "timestamp", "rating", 200
+    ),
+    "trivago": Set(
+        "trivago-recsys19", "click", "request_id", "acted", "session_id", "place", "acted_types", 30
+    ),
+}
+
+
+def ratings(train: pa.Table) -> pa.Table:
+    """The log of MovieLens-1M: a train row is an event."""
+    return train.select(["user_id", "item_id", "timestamp", "rating"])
+
+
+def actions(train: pa.Table) -> pa.Table:
+    """The log of trivago: the longest history of a session, without the clicks that it ends at."""
+    lengths = pc.list_value_length(train["acted_items"])
+    order = pc.sort_indices(
+        pa.table({"session": train["session_id"], "length": lengths}),
+        sort_keys=[("session", "ascending"), ("length", "descending")],
+    )
+    sessions = train["session_id"].take(order).to_numpy()
+    first = np.r_[True, sessions[1:] != sessions[:-1]]
+    longest = train.take(order.filter(pa.array(first))).combine_chunks()
+    parents = pc.list_parent_indices(longest["acted_items"].chunk(0))
+    names = {"acted_items": "item_id", "acted_types": "acted_types"}
+    flat = {new: pc.list_flatten(longest[old]) for old, new in names.items()}
+    session = longest["session_id"].take(parents)
+    return pa.table({"session_id": session, **flat, "place": np.arange(len(parents))})
+
+
+LOGS = {"movielens-1m": ratings, "trivago": actions}
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    several = partial(command_line.several, parser)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    several("--sets", ",".join(SETS), command_line.one_of(SETS), "data sets")
+    several("--shares", "0.01,0.1,1", float, "shares of the labelled rows")
+    several("--seeds", "2021", int, "seeds of split, weights and order")
+    parser.add_argument("--runs", type=Path, default=Path("runs/pretraining"))
+    chosen, console = parser.parse_args(), Console(width=110)
+    table = Table("set", "labels", "start", "AUC", "95 %", "ahead of scratch by", box=None)
+    for name in chosen.sets:
+        for share in chosen.shares:
+            found: dict[str, dict[int, Influence]] = defaultdict(dict)
+            rows: dict[str, dict[int, str]] = defaultdict(dict)
+            for seed in chosen.seeds:
+                folder = chosen.runs / name / f"seed-{seed}"
+                base = prepared(name, seed, chosen.data, folder, console)
+                for start, options in STARTS.items():
+                    run = labelled(name, base, share, folder / f"share-{share:g}" / start)
+                    console.rule(f"{name}, {share:.0%} of the labels, {start}, seed {seed}")
+                    found[start][seed], rows[start][seed] = ranked(name, run, folder, options)
+            add_rows(table, name, share, Influences(found, rows))
+    console.print(table)
+
+
+def prepared(name: str, seed: int, data: Path, folder: Path, console: Console) -> Path:
+    """Makes the data of the ranker, and the sequence model of its train rows' events."""
+    own, base = SETS[name], folder / "base"
+    overrides = {"data.path": str(data / own.folder), "seed": seed, **CHANGES}
+    experiment = load_experiment(EXPERIMENTS / f"{name}.toml", overrides)
+    steps = Steps.of(experiment, base, console, force=False)
+    steps.ingest()
+    steps.fit()
+    log = folder / "events.parquet"
+    if not log.exists():  # ingest looks at its time
+        pq.write_table(LOGS[name](pq.read_table(base / "data/train")), log)
+    values = {
+        "name": f"{name}-next",
+        "seed": seed,
+        "max_length": own.max_length,
+        "inputs": [own.column],
+        "data": {
+            "path": str(log),
+            "user": own.user,
+            "item": "item_id",
+            "time": own.time,
+            "columns": [own.column],
+        },
+        "model": {"name": "sasrec", "width": WIDTH, "dropout": 0.2},
+        "training": {"epochs": 100, "patience": 10},
+    }
+    next_items = folder / "next"
+    next_items.mkdir(exist_ok=True)
+    write_json(next_items / EXPERIMENT, values)
+    sequences = SequenceSteps.of(load_sequence_experiment(next_items), next_items, console, False)
+    for step in (sequences.ingest, sequences.fit, sequences.train):
+        step()
+    return base
+
+
+def labelled(name: str, base: Path, share: float, run: Path) -> Path:
+    """A copy of the ranker's run folder with a share of the train rows."""
+    if not run.exists():
+        shutil.copytree(base, run)
+        shutil.rmtree(run / "data/train")
+        (run / "data/train").mkdir()
+        train = pq.read_table(base / "data/train")
+        kept = uniform(hash_column(train[SETS[name].unit], seed=0)) < share
+        pq.write_table(train.filter(pa.array(kept)), run / "data/train/part-00000.parquet")
+    return run
+
+
+def ranked(
+    name: str, run: Path, folder: Path, options: dict[str, Any] | None
+) -> tuple[Influence, str]:
+    """Trains and evaluates; returns how far each cluster moves the AUC, and the test rows."""
+    overrides = dict(CHANGES)
+    if options is not None:
+        encoder = {"run": str(folder / "next"), "history": SETS[name].history, **options}
+        overrides["model.encoder_from"] = encoder
+    steps = Steps.of(load_experiment(run, overrides), run, Console(width=110), force=False)
+    steps.train()
+    steps.evaluate()
+    table, task = pq.read_table(run / "evaluation/predictions.parquet"), SETS[name].task
+    label, score = (table[f"{task}/{column}"].to_numpy() for column in ("label", "score"))
+    return auc_influence(label, score, table["group"]), fingerprint(label.tolist())
+
+
+def add_rows(table: Table, name: str, share: float, found: Influences) -> None:
+    """Adds the rows of a share of the labels."""
+    for start, by_seed in found.by_model.items():
+        low, high = found.interval(start) or (np.nan, np.nan)
+        value = np.mean([influence[0] for influence in by_seed.values()])
+        cells = [name, f"{share:.0%}", start, f"{value:.4f}", f"{low:.4f} to {high:.4f}"]
+        ahead = found.difference(start, SCRATCH)
+        if ahead is not None:
+            cells.append("{:+.4f} ({:+.4f} to {:+.4f})".format(*ahead))
+        table.add_row(*cells)
+
+
+if __name__ == "__main__":
+    main()

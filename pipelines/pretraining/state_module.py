@@ -1,0 +1,146 @@
+"""The signatures of a sequence model that goes on from a user's state, event by event."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from pipelines.pretraining.export_module import (
+    CANDIDATES,
+    EXCLUDE,
+    SCORE,
+    NextItemModule,
+    concrete,
+)
+from recsys_attn.attention.layers.prefill import state_after
+from recsys_attn.attention.layers.recurrence import Recurrence
+from recsys_attn.models import SequenceModel
+from recsys_attn.models.sequence_model import Events
+
+START, STEP = "start", "step"
+NEXT_FROM_STATE, RANK_FROM_STATE = "next_items_from_state", "rank_from_state"
+STATE = "state"
+
+
+def why_stateless(model: SequenceModel) -> str | None:
+    """Returns why a model cannot go on from a state; None if it can."""
+    if model.appends is not None:
+        return "Each new event changes the states of the events before it."
+    if model.encoder.uses_times:
+        return "The model reads the ages of the events, which each request changes."
+    try:
+        Recurrence(model.encoder.encoder, model.encoder.positions)
+    except TypeError as error:
+        return str(error)
+    return None
+
+
+class StateModule:
+    """Keeps what a causal model computes of a user's events in one vector `state` `(B, D)`.
+
+    `start` takes the events of users and returns `state`; `step` takes `state` and further events
+    `(B, S)`, and returns the state after them. `next_items_from_state` and `rank_from_state` take
+    `state` in place of the events; a state has no list of items, so that items of the history are
+    left out only where `exclude` has them. Up to `max_length` events the scores are those of the
+    whole pass; later events push out the oldest, whose traces stay in the states of others.
+
+    Args:
+        model: A model for which `why_stateless` has no reason.
+        module: Its signatures without a state.
+    """
+
+    def __init__(self, model: SequenceModel, module: NextItemModule) -> None:
+        self._model, self._module = model, module
+        self._recurrence = Recurrence(model.encoder.encoder)
+        self._length = model.max_length * model.per_event
+        empty = keras.tree.flatten(self._empty(1))
+        self._shapes = [tuple(x.shape[1:]) for x in empty]
+        self._dtypes = [x.dtype for x in empty]
+        self._sizes = [math.prod(shape) for shape in self._shapes]
+
+    @property
+    def size(self) -> int:
+        """The length D of a state."""
+        return sum(self._sizes)
+
+    def signatures(self) -> dict[str, Any]:
+        """Concrete functions by signature name."""
+        events, items = self._module.events, self._module.items
+        state = {STATE: tf.TensorSpec([None, self.size], tf.float32)}
+        return {
+            START: concrete(self._start, events),
+            STEP: concrete(self._step, {**state, **events}),
+            NEXT_FROM_STATE: concrete(self._next_items, {**state, EXCLUDE: items}),
+            RANK_FROM_STATE: concrete(self._rank, {**state, CANDIDATES: items}),
+        }
+
+    def _start(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
+        events, count = self._events(raw)
+        entered = self._model.encoder.enter(events.vectors, events.present, training=False)
+        outputs, state = state_after(self._recurrence, entered, events.present, self._length)
+        last = tf.gather(outputs, tf.maximum(count - 1, 0), axis=1, batch_dims=1)
+        return {STATE: self._packed((count, state, last))}
+
+    def _step(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
+        given = self._unpacked(raw.pop(STATE))
+        (events, count), encoder = self._events(raw), self._model.encoder
+
+        def step(t: tf.Tensor, *flat: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            count, before, last = self._structured(flat)
+            event, present = events.vectors[:, t, None], events.present[:, t, None]
+            entered = encoder.enter(event, present, training=False, places=count[:, None])
+            output, after = self._recurrence.step(before, entered, present[:, 0])
+            output = tf.where(present, tf.cast(output[:, 0], last.dtype), last)
+            count += tf.cast(present[:, 0], tf.int32)
+            return (t + 1, *keras.tree.flatten((count, after, output)))
+
+        longest = tf.reduce_max(count)
+        start = (tf.constant(0), *given)
+        shapes = (tf.TensorShape([]), *[tf.TensorShape([None, *shape]) for shape in self._shapes])
+        _, *flat = tf.while_loop(lambda t, *_: t < longest, step, start, shapes)
+        return {STATE: self._packed(flat)}
+
+    def _next_items(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
+        return self._module.best_items(self._last(raw[STATE]), self._module.ids(raw[EXCLUDE]))
+
+    def _rank(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {SCORE: self._module.scores_of(self._last(raw[STATE]), raw[CANDIDATES])}
+
+    def _events(self, raw: dict[str, tf.Tensor]) -> tuple[Events, tf.Tensor]:
+        """Embedded events, and their number."""
+        inputs = self._module.inputs(raw)
+        there = tf.reduce_any([x != 0 for x in inputs.values()], axis=0)
+        longest = tf.maximum(tf.reduce_max(tf.reduce_sum(tf.cast(there, tf.int32), axis=1)), 1)
+        events = self._model.events({name: ids[:, :longest] for name, ids in inputs.items()})
+        vectors = tf.cast(events.vectors, self._model.encoder.compute_dtype)
+        count = tf.reduce_sum(tf.cast(events.present, tf.int32), axis=1)
+        return events._replace(vectors=vectors), count
+
+    def _empty(self, batch: Any) -> Any:
+        state = self._recurrence.initial_state(batch, self._length)
+        encoder = self._model.encoder
+        last = tf.zeros([batch, self._model.width], encoder.compute_dtype)
+        return tf.zeros([batch], tf.int32), state, last
+
+    def _last(self, state: tf.Tensor) -> tf.Tensor:
+        return self._unpacked(state)[-1]
+
+    def _packed(self, state: Any) -> tf.Tensor:
+        parts = [
+            tf.reshape(tf.cast(x, tf.float32), [-1, size])
+            for x, size in zip(keras.tree.flatten(state), self._sizes, strict=True)
+        ]
+        return tf.concat(parts, axis=1)
+
+    def _unpacked(self, state: tf.Tensor) -> list[tf.Tensor]:
+        parts = tf.split(state, self._sizes, axis=1)
+        return [
+            tf.cast(tf.reshape(part, [-1, *shape]), dtype)
+            for part, shape, dtype in zip(parts, self._shapes, self._dtypes, strict=True)
+        ]
+
+    def _structured(self, flat: Any) -> Any:
+        return keras.tree.pack_sequence_as(self._empty(1), list(flat))

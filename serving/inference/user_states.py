@@ -1,0 +1,247 @@
+"""States of users, from which a next-item model goes on when their next events come.
+
+An export whose manifest says `stateful` has the signatures `start`, `step`, `rank_from_state` and
+`next_items_from_state`. With a cache its `rank` and `next_items` take one more input, `user`: if
+the events of a request go on from those that the user's state has seen, only the new ones are
+computed.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from serving.common.request import Arrays
+from serving.common.request_trace import RequestTrace
+from serving.common.signatures import DEFAULT_SIGNATURE, RANK_SIGNATURE
+from serving.encoding.raw_values import missing_value
+from serving.models.model import Model
+from serving.models.signature import Compute, Signature
+from serving.runtimes.tensorflow.saved_model import MANIFEST, is_ours
+
+USER = "user"
+_START, _STEP, _STATE, _EXCLUDE = "start", "step", "state", "exclude"
+_NEXT_ITEMS = "next_items"
+# The signatures that take a user, and those that go on from a state.
+_FROM_STATE = {
+    DEFAULT_SIGNATURE: "next_items_from_state",
+    _NEXT_ITEMS: "next_items_from_state",
+    RANK_SIGNATURE: "rank_from_state",
+}
+
+
+class UserState(NamedTuple):
+    """What one version knows of a user.
+
+    Args:
+        events: The number of events that it has seen.
+        fingerprint: Of these events.
+        state: `(D,)`.
+    """
+
+    events: int
+    fingerprint: bytes
+    state: np.ndarray
+
+
+class UserStates:
+    """The states of the most recent users of one loaded version.
+
+    A state is used only if the fingerprint of as many events at the start of a request is the
+    state's. Histories that changed, that lost old events, or of a user who stands in a request
+    twice are computed whole. Those with more events than the model sees are not kept: their oldest
+    events drop out with each new one, which changes all later numbers.
+
+    Args:
+        model: The version.
+        most: Number of users; the least recent leave first.
+    """
+
+    def __init__(self, model: Model, most: int) -> None:
+        manifest = json.loads((model.path / MANIFEST).read_text("utf-8"))["state"]
+        self._longest = int(manifest["max_events"])
+        self._seen = manifest["item"] if manifest["filter_seen"] else None
+        self._model = model
+        self._names = sorted(model.signature(_START).input_specs)
+        self._most = most
+        self._lock = threading.Lock()  # guards `_states`
+        self._states: dict[bytes, UserState] = {}  # the least recent first
+
+    @classmethod
+    def of(cls, model: Model, most: int) -> UserStates | None:
+        """Returns a cache for a version; None for a version without states, and for no users."""
+        if not most or not is_ours(model.path):
+            return None
+        manifest = json.loads((model.path / MANIFEST).read_text("utf-8"))
+        return cls(model, most) if manifest.get("stateful") else None
+
+    def serve(self, signature: Signature) -> None:
+        """Lets a signature take users, if it has a form that goes on from a state."""
+        if signature.key not in _FROM_STATE or USER in signature.input_specs:
+            return
+        info = meta_graph_pb2.TensorInfo(dtype=tf.string.as_datatype_enum)
+        info.tensor_shape.dim.add(size=-1)
+        signature.add_optional(USER, info)
+        signature.wrap(functools.partial(_WithStates, self, signature.key))
+
+    def states(self, users: np.ndarray, inputs: Arrays, trace: RequestTrace) -> np.ndarray | None:
+        """Returns the states `(B, D)` after the events of a request.
+
+        None where a user has no name or too many events.
+        """
+        events = _aligned({name: inputs[name] for name in self._names})
+        counts = _counts(events)
+        if not all(users):
+            return None
+        if counts.max(initial=0) > self._longest:
+            trace.user_misses += len(users)
+            return None
+        times = Counter(users.tolist())
+        found = [
+            self._found(user, events, row, counts[row]) if times[user] == 1 else None
+            for row, user in enumerate(users.tolist())
+        ]
+        hits = [row for row, state in enumerate(found) if state is not None]
+        misses = [row for row, state in enumerate(found) if state is None]
+        trace.user_hits += len(hits)
+        trace.user_misses += len(misses)
+        states: dict[int, np.ndarray] = {}
+        if misses:
+            given = {name: array[misses] for name, array in events.items()}
+            states |= zip(misses, self.call(_START, given, (_STATE,), trace)[_STATE], strict=True)
+        states |= self._stepped({row: found[row] for row in hits}, events, counts, trace)
+        for row, user in enumerate(users.tolist()):
+            if times[user] == 1:
+                self._keep(user, events, row, counts[row], states[row])
+        return np.stack([states[row] for row in range(len(users))])
+
+    def call(
+        self, key: str, inputs: Arrays, outputs: Sequence[str], trace: RequestTrace
+    ) -> dict[str, np.ndarray]:
+        """Computes another signature of the version, whose times are those of the request."""
+        own = RequestTrace(trace.context)
+        try:
+            return self._model.signature(key).run(inputs, outputs, own)
+        finally:
+            trace.queue_seconds += own.queue_seconds
+            trace.runtime_seconds += own.runtime_seconds
+            trace.batch_rows = own.batch_rows
+
+    def from_state(
+        self, key: str, states: np.ndarray, inputs: Arrays, outputs: Sequence[str],
+        trace: RequestTrace,
+    ) -> dict[str, np.ndarray]:  # fmt: skip
+        """Computes the outputs of a signature from states in place of events."""
+        given = {name: array for name, array in inputs.items() if name not in self._names}
+        if self._seen is not None and _EXCLUDE in given:
+            parts = [given[_EXCLUDE], inputs[self._seen]]
+            given[_EXCLUDE] = np.concatenate(parts, axis=1)
+        return self.call(_FROM_STATE[key], {**given, _STATE: states}, outputs, trace)
+
+    def _found(self, user: bytes, events: Arrays, row: int, count: int) -> UserState | None:
+        with self._lock:
+            known = self._states.get(user)
+        if known is None or known.events > count:
+            return None
+        same = known.fingerprint == _fingerprint(events, row, known.events)
+        return known if same else None
+
+    def _stepped(
+        self,
+        known: Mapping[int, UserState | None],
+        events: Arrays,
+        counts: np.ndarray,
+        trace: RequestTrace,
+    ) -> dict[int, np.ndarray]:
+        """Returns the states after the new events, by row."""
+        states = {row: one.state for row, one in known.items() if one is not None}
+        first = {row: one.events for row, one in known.items() if one is not None}
+        rows = [row for row in states if counts[row] > first[row]]
+        if not rows:
+            return states
+        longest = max(counts[row] - first[row] for row in rows)
+        given: dict[str, np.ndarray] = {_STATE: np.stack([states[row] for row in rows])}
+        for name, array in events.items():
+            new = np.full((len(rows), longest), missing_value(array.dtype), array.dtype)
+            for place, row in enumerate(rows):
+                part = array[row, first[row] : counts[row]]
+                new[place, : len(part)] = part
+            given[name] = new
+        stepped = self.call(_STEP, given, (_STATE,), trace)[_STATE]
+        return states | dict(zip(rows, stepped, strict=True))
+
+    def _keep(self, user: bytes, events: Arrays, row: int, count: int, state: np.ndarray) -> None:
+        kept = UserState(count, _fingerprint(events, row, count), state.copy())
+        with self._lock:
+            self._states.pop(user, None)
+            self._states[user] = kept
+            if len(self._states) > self._most:
+                del self._states[next(iter(self._states))]
+
+
+class _WithStates:
+    """Computes a signature from the states of its users, and without users as before."""
+
+    def __init__(self, users: UserStates, key: str, compute: Compute) -> None:
+        self._users, self._key, self._compute = users, key, compute
+
+    def __call__(
+        self, inputs: Arrays, outputs: Sequence[str], trace: RequestTrace
+    ) -> dict[str, np.ndarray]:
+        given = {name: array for name, array in inputs.items() if name != USER}
+        users = inputs.get(USER)
+        states = None if users is None else self._users.states(users, given, trace)
+        if states is None:
+            return self._compute(given, outputs, trace)
+        return self._users.from_state(self._key, states, given, outputs, trace)
+
+
+def _aligned(events: Arrays) -> dict[str, np.ndarray]:
+    """Returns lists of the same length; a client may send one shorter."""
+    longest = max(array.shape[1] for array in events.values())
+    return {
+        name: np.pad(
+            array,
+            ((0, 0), (0, longest - array.shape[1])),
+            constant_values=missing_value(array.dtype),
+        )
+        for name, array in events.items()
+    }
+
+
+def _counts(events: Arrays) -> np.ndarray:
+    """Returns the numbers of events `(B,)` without the padding behind the last."""
+    there = np.any([_is_there(array) for array in events.values()], axis=0)
+    places = np.arange(1, there.shape[1] + 1)
+    found: np.ndarray = (there * places).max(axis=1, initial=0)
+    return found
+
+
+def _is_there(array: np.ndarray) -> np.ndarray:
+    found: np.ndarray = (
+        ~np.isnan(array) if array.dtype.kind == "f" else array != missing_value(array.dtype)
+    )
+    return found
+
+
+def _fingerprint(events: Arrays, row: int, count: int) -> bytes:
+    """Returns a hash of the first events of a row."""
+    digest = hashlib.blake2b(digest_size=16)
+    for _, array in sorted(events.items()):
+        values = array[row, :count]
+        if values.dtype == object:
+            parts = values.tolist()
+            digest.update(np.array([len(part) for part in parts], np.int64).tobytes())
+            digest.update(b"".join(parts))
+        else:
+            digest.update(np.ascontiguousarray(values).tobytes())
+    return digest.digest()

@@ -1,0 +1,80 @@
+"""A wrong experiment file is one clear sentence, before any data are read."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.common.errors import PipelineError
+from pipelines.pretraining.experiment import check_experiment, load_sequence_experiment
+from tests.pipelines.pretraining.small_log import BERT4REC, load
+
+NEXT = {"name": "next_item"}
+
+
+def objectives(*named: dict[str, Any], **model: Any) -> dict[str, Any]:
+    return {"objectives": list(named), **({"model": model} if model else {})}
+
+
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "key": ({"training__epoch": 3}, r"`training.epoch`.*Did you mean `?'?epochs"),
+    "model's key": ({"model__widht": 8}, "`model.widht`.*Did you mean .*width"),
+    "model": ({"model__name": "sasrek"}, "`model.name`: expected one of .*'sasrec'.*sasrek"),
+    "objective": (
+        objectives({"name": "next_itm"}),
+        r"`objectives\[0\].*expected one of .*'next_item'.*next_itm",
+    ),
+    "objective's key": (objectives({**NEXT, "los": "softmax"}), r"`objectives\[0\].los`"),
+    "loss": (objectives({**NEXT, "loss": "softmaxx"}), "Did you mean 'softmax'"),
+    "twice": (objectives(NEXT, NEXT), r"must have different names.*\['next_item', 'next_item'\]"),
+    "column": (
+        objectives({"name": "attributes", "column": "colour"}),
+        r"'attributes' reads the sequence 'colour': name it in `data.columns`.*'genre'",
+    ),
+    "session": (
+        {"data__session": None},
+        "'session_order' reads the sequence 'session': give `data` a `session` or",
+    ),
+    "causal": (
+        objectives(NEXT, name="bert4rec"),
+        "'next_item' predicts each event from those before it.*'masked_item'",
+    ),
+    "both directions": (objectives({"name": "masked_item"}), "'masked_item' hides events"),
+    "queries": (objectives({"name": "permutation"}), "Use the model 'xlnet'"),
+    "actions": (objectives({"name": "actions"}), "items and actions are one sequence"),
+    "share": (objectives({"name": "masked_item", "share": 2.0}, name="bert4rec"), "`share` must"),
+    "heads": ({"model__num_heads": 3}, "'sasrec' cannot be built: `num_heads` must divide .* 8"),
+    "inputs": ({"inputs": ["colour"]}, "inputs.*colour"),
+    "monitor": ({"training__monitor": "auc"}, "`monitor` must be one of .*'ndcg@10'"),
+    "places": ({"evaluation__at": []}, "`evaluation.at`"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_wrong_file_is_one_clear_sentence(case: str, tmp_path: Path) -> None:
+    overrides, message = CASES[case]
+    with pytest.raises(PipelineError, match=message) as raised:
+        check_experiment(load(tmp_path, **overrides))
+    text = str(raised.value)
+    assert "\n" not in text
+    assert text.endswith((".", "?"))
+    assert ".." not in text.replace("...", "")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {},
+        BERT4REC,
+        objectives(name="xlnet"),
+        objectives(name="bert4rec"),
+        {"inputs": ["kind", "genre"], "model__width": 6},
+        {"inputs": ["kind"], **objectives(NEXT, {"name": "actions"}, name="hstu", action="kind")},
+    ],
+)
+def test_right_file_is_accepted(overrides: dict[str, Any], tmp_path: Path) -> None:
+    check_experiment(load(tmp_path, **overrides))
+
+
+def test_saved_experiment_is_that_of_the_file(finished: Path) -> None:
+    assert load_sequence_experiment(finished / "run") == load(finished)

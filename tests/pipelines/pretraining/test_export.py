@@ -1,0 +1,50 @@
+"""An export has signatures of a state where its model can go on from one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from recsys_attn.models import sasrec
+from recsys_attn.models.sequence_model import SequenceModel
+from recsys_attn.schema import Schema
+from tests.support.next_exports import LONGEST, fitted, histories, write_next_export
+
+OF_STATES = {"start", "step", "next_items_from_state", "rank_from_state"}
+
+
+def _from_end(schema: Schema) -> SequenceModel:
+    return sasrec(schema, width=8)
+
+
+def test_an_export_goes_on_from_a_state(tmp_path: Path) -> None:
+    manifest = write_next_export(tmp_path / "next")
+    assert manifest["stateful"] is True
+    assert manifest["state"] == {"max_events": LONGEST, "item": "item", "filter_seen": True}
+    assert set(manifest["signatures"]) > OF_STATES
+    assert manifest["signatures"]["step"]["inputs"].keys() == {"item", "state"}
+    assert 0 <= manifest["parity"]["max_difference"] < 1e-5
+    found = tf.saved_model.load(str(tmp_path / "next" / "1")).signatures
+    state = found["start"](item=tf.constant(histories(["i1", "i2"], ["i7"])))["state"]
+    state = found["step"](state=state, item=tf.constant(histories(["i3"], [""])))["state"]
+    candidates = tf.constant(histories(["i4", "i5"], ["i6", "unknown"]))
+    scores = found["rank_from_state"](state=state, candidate=candidates)["score"]
+    events = tf.constant(histories(["i1", "i2", "i3"], ["i7"]))
+    expected = found["rank"](item=events, candidate=candidates)["score"]
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
+    assert np.isnan(np.asarray(scores)).tolist() == [[False, False], [False, True]]
+
+
+def test_the_manifest_says_why_there_is_no_state(tmp_path: Path) -> None:
+    manifest = write_next_export(tmp_path / "next", make=_from_end)
+    assert manifest["stateful"] is False
+    assert "count from the latest event" in manifest["state"]["reason"]
+    assert not OF_STATES & set(manifest["signatures"])
+
+
+def test_long_histories_export(tmp_path: Path) -> None:
+    """The sample has a history of ten events, of which the model sees the last five."""
+    manifest = write_next_export(tmp_path / "next", features=fitted(longest=5))
+    assert manifest["stateful"] is True

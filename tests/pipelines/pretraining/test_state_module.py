@@ -1,0 +1,176 @@
+"""From a state, event by event, scores are those of the whole pass over the same events."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.pretraining.export_module import NextItemModule
+from pipelines.pretraining.state_module import StateModule, why_stateless
+from recsys_attn.blocks.positions import LearnedPositions
+from recsys_attn.id_transforms import Age
+from recsys_attn.models import bert4rec, hstu, sasrec, sequence_encoder
+from recsys_attn.models.event_encoder import EventEncoder
+from recsys_attn.models.sequence_model import SequenceModel
+from recsys_attn.schema import Schema, Sequence
+from tests.support.next_exports import ITEMS, NAMES, drawn, fitted, histories
+
+ROWS = [
+    ["i3", "i1", "i4", "i1", "i5"],
+    ["i2", "unknown", "i7"],
+    ["i1"],
+    [],
+    ["i9", "", "i8", "unknown", "i0", "i28", "i5"],
+]
+CANDIDATES = np.array([["i1", "i28", "i7"]] * len(ROWS), object)
+
+
+def _rotary(schema: Schema) -> SequenceModel:
+    return sasrec(schema, width=8, num_heads=2, positions="rotary")
+
+
+def _counted(schema: Schema) -> SequenceModel:
+    positions = {"class_name": "learned", "config": {"from_end": False}}
+    return sasrec(schema, width=8, positions=positions, dropout=0.5)
+
+
+def _untied(schema: Schema) -> SequenceModel:
+    return sequence_encoder(schema, width=8, encoder="gru", encoder_layers=2, tied=False)
+
+
+def _linear(schema: Schema) -> SequenceModel:
+    encoder = {"class_name": "linear_transformer", "config": {"causal": True}}
+    positions = {"class_name": "learned", "config": {"from_end": False}}
+    options = {"encoder_layers": 2, "encoder_positions": positions}
+    return sequence_encoder(schema, width=8, encoder=encoder, **options)
+
+
+def _hstu(schema: Schema) -> SequenceModel:
+    """HSTU, with positions from the start."""
+    made = hstu(schema, width=8, num_heads=2)
+    positions = LearnedPositions(made.max_length, from_end=False)
+    encoder = EventEncoder(made.encoder.encoder, positions, scale=True)
+    return SequenceModel(made.embedding, encoder, made.output_layer)
+
+
+CAUSAL = [_rotary, _counted, _untied, _linear, _hstu]
+
+
+def _functions(make: Callable[[Schema], SequenceModel]) -> dict[str, Any]:
+    features = fitted()
+    model = drawn(make, features)
+    assert why_stateless(model) is None
+    module = NextItemModule(model, features, np.array(NAMES), ITEMS, False)
+    return module.signatures() | StateModule(model, module).signatures()
+
+
+def _scores(functions: dict[str, Any], rows: list[list[str]]) -> np.ndarray:
+    found = functions["rank"](item=_tensor(rows), candidate=tf.constant(CANDIDATES))
+    return np.asarray(found["score"])
+
+
+def _scores_of(functions: dict[str, Any], state: tf.Tensor) -> np.ndarray:
+    found = functions["rank_from_state"](state=state, candidate=tf.constant(CANDIDATES))
+    return np.asarray(found["score"])
+
+
+def _tensor(rows: list[list[str]]) -> tf.Tensor:
+    return tf.constant(histories(*rows))
+
+
+@pytest.mark.parametrize("make", CAUSAL)
+def test_scores_of_a_state_are_those_of_the_history(make: Callable[..., Any]) -> None:
+    functions = _functions(make)
+    state = functions["start"](item=_tensor([[] for _ in ROWS]))["state"]
+    for t in range(max(map(len, ROWS))):
+        so_far = [row[: t + 1] for row in ROWS]
+        state = functions["step"](state=state, item=_tensor([row[t : t + 1] for row in ROWS]))
+        state = state["state"]
+        expected = _scores(functions, so_far)
+        np.testing.assert_allclose(_scores_of(functions, state), expected, atol=1e-5)
+        whole = functions["start"](item=_tensor(so_far))["state"]
+        np.testing.assert_allclose(_scores_of(functions, whole), expected, atol=1e-5)
+    first, last = [row[:2] for row in ROWS], [row[2:] for row in ROWS]
+    assert np.ptp(_scores(functions, ROWS) - _scores(functions, first)) > 0.01, "events matter"
+    state = functions["start"](item=_tensor(first))["state"]
+    state = functions["step"](state=state, item=_tensor(last))["state"]
+    np.testing.assert_allclose(
+        _scores_of(functions, state), _scores(functions, ROWS), atol=1e-5, err_msg="in two pieces"
+    )
+
+
+def test_next_items_of_a_state_are_those_of_the_history() -> None:
+    functions = _functions(_rotary)
+    exclude = tf.constant(histories(["i1"], [], ["i2", "i3"], [], ["unknown"]))
+    state = functions["start"](item=_tensor(ROWS))["state"]
+    found = functions["next_items_from_state"](state=state, exclude=exclude)
+    expected = functions["next_items"](item=_tensor(ROWS), exclude=exclude)
+    np.testing.assert_array_equal(found["items"], expected["items"])
+    np.testing.assert_allclose(found["scores"], expected["scores"], atol=1e-5)
+
+
+def test_a_long_history_starts_with_its_last_events() -> None:
+    functions = _functions(_rotary)
+    rows = [[f"i{(n * k) % 29}" for n in range(17)] for k in (1, 2, 3, 5, 7)]
+    state = functions["start"](item=_tensor(rows))["state"]
+    expected = _scores(functions, rows)
+    np.testing.assert_allclose(_scores_of(functions, state), expected, atol=1e-5)
+    kept = _scores(functions, [row[-11:] for row in rows])
+    np.testing.assert_allclose(kept, expected, atol=1e-6)
+
+
+def test_actions_are_events_of_their_own() -> None:
+    """Each raw event is two of the model."""
+    features = fitted()
+    kinds = Sequence("kind", size=ITEMS + 2, dtype="string", max_length=11)
+    schema = Schema((*features.schema.features, kinds), ())
+    transforms = {**features.transforms, "kind": features.transforms["item"]}
+    features = dataclasses.replace(features, schema=schema, transforms=transforms)
+    model = drawn(
+        lambda schema: sasrec(schema, width=8, positions="rotary", action="kind"), features
+    )
+    module = NextItemModule(model, features, np.array(NAMES), ITEMS, False)
+    functions = module.signatures() | StateModule(model, module).signatures()
+    items, kind = _tensor(ROWS), _tensor([["i3"] * len(row) for row in ROWS])
+    whole = functions["rank"](item=items, kind=kind, candidate=tf.constant(CANDIDATES))
+    state = functions["start"](item=items[:, :1], kind=kind[:, :1])["state"]
+    state = functions["step"](state=state, item=items[:, 1:], kind=kind[:, 1:])["state"]
+    np.testing.assert_allclose(_scores_of(functions, state), whole["score"], atol=1e-5)
+
+
+def test_bfloat16_states_are_close() -> None:
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        functions = _functions(_rotary)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    state = functions["start"](item=_tensor([row[:2] for row in ROWS]))["state"]
+    state = functions["step"](state=state, item=_tensor([row[2:] for row in ROWS]))["state"]
+    expected = _scores(functions, ROWS)
+    np.testing.assert_allclose(
+        _scores_of(functions, state), expected, atol=0.05 * np.abs(expected).max()
+    )
+
+
+def _by_age(schema: Schema) -> SequenceModel:
+    age = Sequence("age", dtype="float32", transform=Age(), max_length=11)
+    return hstu(Schema((*schema.features, age), ()), width=8)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (bert4rec, "changes the states of the events before it"),
+        (sasrec, "count from the latest event"),
+        (hstu, "count from the latest event"),
+        (_by_age, "reads the ages of the events"),
+    ],
+)
+def test_other_models_say_why_they_have_no_state(make: Callable[..., Any], reason: str) -> None:
+    assert reason in (why_stateless(make(fitted().schema)) or "")

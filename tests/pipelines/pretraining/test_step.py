@@ -1,0 +1,83 @@
+"""A step is that of the whole global batch, whatever the parts and the devices."""
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.pretraining import step as step_module
+from pipelines.pretraining.step import SequenceStep, trained_variables
+from recsys_attn.models import SequenceModel
+from recsys_attn.objectives import Objective
+from tests.support.sequence_steps import BATCHES, SIZE, STEPS, blocks, in_a_process, layout, parts
+
+
+def stepped(rows: int, seed: int) -> tuple[Any, SequenceModel, list[Objective]]:
+    """The result of one step with the learning rate 1."""
+    model, objectives = parts()
+    optimizer = keras.optimizers.SGD(1.0)
+    optimizer.build(trained_variables(model, objectives))
+    step = SequenceStep(model, objectives, optimizer, layout(), np.ones(SIZE))
+    return step([blocks(rows, seed)]), model, objectives
+
+
+@pytest.mark.parametrize("rows", [13, 1])
+def test_step_goes_down_the_sum_of_the_weighted_means(rows: int) -> None:
+    result, model, objectives = stepped(rows, seed=2)
+    new, of = parts()
+    inputs = layout().inputs(blocks(rows, seed=2))
+    ids = {name: tf.constant(inputs[name]) for name in ("item", "genre")}
+    variables = trained_variables(new, of)
+    with tf.GradientTape() as tape:
+        first, second = (objective(new, ids) for objective in of)
+        loss = first.total / first.count + 0.3 * second.total / second.count
+    assert result.loss == pytest.approx(float(loss), rel=1e-5)
+    assert result.rows == (inputs["item"][:, 0] != 0).sum() > 0
+    gradients = tape.gradient(loss, variables)
+    pairs = zip(variables, gradients, trained_variables(model, objectives), strict=True)
+    for before, gradient, after in pairs:
+        expected = before.numpy() - tf.convert_to_tensor(gradient).numpy()
+        np.testing.assert_allclose(after.numpy(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 17])
+def test_number_of_parts_changes_nothing(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, model, _ = stepped(13, seed=3)
+    monkeypatch.setattr(step_module, "PARTS", count)
+    found, other, _ = stepped(13, seed=3)
+    assert found.loss == pytest.approx(expected.loss, rel=1e-5)
+    assert found.rows == expected.rows
+    for one, two in zip(model.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-5)
+
+
+def test_batch_without_events_changes_nothing() -> None:
+    """A worker without data left gets one."""
+    model, objectives = parts()
+    before = model.get_weights()
+    optimizer = keras.optimizers.SGD(1.0)
+    optimizer.build(trained_variables(model, objectives))
+    step = SequenceStep(model, objectives, optimizer, layout(), np.ones(SIZE))
+    nothing = blocks(1, 2)
+    nothing["context_ids"][:] = 0
+    result = step([nothing])
+    assert (result.loss, result.rows) == (0, 0)
+    for one, two in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_two_devices_step_like_one_with_both_batches(tmp_path: Path) -> None:
+    """Of different sizes, so that the mean over all is not that of two means."""
+    found = in_a_process(tmp_path / "found.npz")
+    one, two = (
+        {name.partition("/")[2]: x for name, x in found.items() if name.startswith(device)}
+        for device in ("one", "two")
+    )
+    assert one["results"].shape == (STEPS, 3)
+    assert 0 < one["results"][0, 1] <= sum(BATCHES)
+    assert one.keys() == two.keys()
+    for name, array in one.items():
+        np.testing.assert_allclose(two[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
