@@ -3,9 +3,9 @@
     python -m benchmarks.next_item_models --data data/movielens-1m --seeds 1
     python -m benchmarks.next_item_models --data data/movielens-1m --model "SASRec, softmax"
 
-Runs `experiments/movielens-1m-next.toml` with other models and objectives, each in a folder of its
-own that is kept, so that the same command goes on where it was interrupted. Prints HR and NDCG at
-10 places of the test rows, means over the seeds, with the interval of the users.
+Runs `experiments/sequences/movielens-1m.toml` with other models and objectives, each in a folder of
+its own that is kept, so that the same command goes on where it was interrupted. Prints HR and NDCG
+at 10 places of the test rows, means over the seeds, with the interval of the users.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-EXPERIMENT = Path(__file__).parents[1] / "experiments/movielens-1m-next.toml"
+EXPERIMENT = Path(__file__).parents[1] / "experiments/sequences/movielens-1m.toml"
 _SPLIT = {"by": "time", "valid_from": 975_000_000, "test_from": 976_000_000}
 
 

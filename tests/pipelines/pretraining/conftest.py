@@ -11,4 +11,4 @@ from tests.support.once import once
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the experiment, and `run` with every step done; not to be changed."""
-    return once(tmp_path_factory, "pretrained", finish)
+    return once(tmp_path_factory, "sequence-run", finish)
