@@ -16,7 +16,7 @@ from pipelines.cli.running import opened_sequences
 def pretrain(
     experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool
 ) -> None:
-    """Train a sequence model on event logs: ingest, fit, train, evaluate.
+    """Train a sequence model on event logs, in all steps.
 
     EXPERIMENT is a TOML file with `[data] source = "events"`. The model ranks the whole catalogue
     for a history; a ranking model can start from its encoder.

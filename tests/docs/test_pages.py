@@ -18,6 +18,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from pipelines.boards.board import Board
 from pipelines.experiment.config import load_experiment
+from pipelines.pretraining.experiment import load_sequence_experiment
 from pipelines.tuning.search import load_search
 from serving.protos import server_config_pb2
 from tests.docs import shell
@@ -121,7 +122,7 @@ def test_files_of_a_page_are_valid(page: Page, workplace: Workplace) -> None:
     for block in page.blocks():
         assert block.language in LANGUAGES, f"{page.name}:{block.line}"
         if block.language == "toml":
-            _check_experiment(block, workplace, own)
+            _check_experiment(page, block, workplace, own)
         elif block.language == "json":
             json.loads(block.text)
         elif block.language == "yaml":
@@ -130,8 +131,12 @@ def test_files_of_a_page_are_valid(page: Page, workplace: Workplace) -> None:
             _check_text_proto(block.text)
 
 
-def _check_experiment(block: Block, workplace: Workplace, own: list[str]) -> None:
-    """A whole experiment, a board, a search, or tables that take the place of the tutorial's."""
+def _check_experiment(page: Page, block: Block, workplace: Workplace, own: list[str]) -> None:
+    """A whole experiment, a board, a search, or tables that take the place of the tutorial's.
+
+    Those with `objectives`, or with events, are of a sequence model: they take the place of the
+    page's own tables.
+    """
     base = next(b for b in TUTORIAL.blocks("toml") if b.title)
     values = tomllib.loads(block.text)
     if "models" in values:
@@ -141,6 +146,12 @@ def _check_experiment(block: Block, workplace: Workplace, own: list[str]) -> Non
         path = workplace.folder / "searched.toml"
         path.write_text(block.text, "utf-8")
         load_search(path)
+        return
+    if "objectives" in values or "user" in values.get("data", {}):
+        first = next(b for b in page.blocks("toml") if b.title)
+        path = workplace.folder / "sequences.toml"
+        path.write_text(block.text if block.title else _merged(first.text, block.text), "utf-8")
+        load_sequence_experiment(path)
         return
     whole = {"data", "features"} <= values.keys()
     text = block.text if whole else _merged(base.text, block.text)

@@ -24,6 +24,7 @@ COMMANDS = (
     "skew",
     "warmup-from-log",
     "audit",
+    "pretrain",
     "reproduce",
     "tune",
     "serve",
