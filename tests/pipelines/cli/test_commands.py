@@ -48,7 +48,7 @@ def test_each_command_explains_itself_in_eighty_columns(command: str) -> None:
     assert result.exit_code == 0
     assert f"recsys-attn {command} " in result.output.replace("main ", "recsys-attn ")
     assert max(map(len, result.output.splitlines())) <= 80
-    assert ("--force" in result.output) == (command in STEPS)
+    assert ("--force" in result.output) == (command in (*STEPS, "pretrain"))
 
 
 def test_help_needs_no_tensorflow() -> None:
