@@ -31,7 +31,7 @@ class NextItems:
 
     Items of equal scores have no order: each mean is its expected value over all their orders. The
     sums are integers, in units of 2^-44, so that they are the same in any order of the rows. A
-    target that is not in the vocabulary is in no place.
+    target that is not in the vocabulary, or may not rank, is in no place.
 
     Args:
         at: The values of k.
@@ -58,6 +58,7 @@ class NextItems:
         self._totals = {name: np.append(0, np.cumsum(gain)) for name, gain in gains.items()}
         self.rows = 0
         self.unknown = 0  # rows whose target is not in the vocabulary
+        self.excluded = 0  # rows whose target may not rank
 
     def add(
         self, above: Integers, equal: Integers, best: Integers | None, targets: Integers
@@ -69,11 +70,12 @@ class NextItems:
             equal: Numbers of other items with the same score `(B,)`.
             best: Ids of at least max(at) items `(B, any)`, best first, filled up with -1. None
                 without a size.
-            targets: Ids of the next items `(B,)`.
+            targets: Ids of the next items `(B,)`, -1 for one that may not rank.
         """
         known = targets >= RESERVED_IDS
         self.rows += len(targets)
-        self.unknown += int(np.count_nonzero(~known))
+        self.excluded += int(np.count_nonzero(targets == ABSENT))
+        self.unknown += int(np.count_nonzero(~known & (targets != ABSENT)))
         begin, count = above[known], equal[known] + 1
         for k in self._at:
             first, last = np.minimum(begin, k), np.minimum(begin + count, k)
@@ -88,6 +90,7 @@ class NextItems:
         """Returns the means over the rows of both, which have the same `at` and `size`."""
         found = NextItems(self._at, self._size)
         found.rows, found.unknown = self.rows + other.rows, self.unknown + other.unknown
+        found.excluded = self.excluded + other.excluded
         found._sums = {name: sums + other._sums[name] for name, sums in self._sums.items()}
         found._covered = self._covered | other._covered
         return found

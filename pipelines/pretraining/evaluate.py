@@ -72,6 +72,7 @@ def evaluate(
         "model": model.name,
         "rows": found.rows,
         "unknown_targets": found.unknown,
+        "repeated_targets": found.excluded,
         "items": size - 2,
         "seen": options.seen,
         "split": experiment.data.split.model_dump(mode="json"),
@@ -109,7 +110,10 @@ def print_results(console: Console, found: dict[str, Any], places: int) -> None:
         numbers = [f"{result['metrics'][metric]:.4f}" for metric in shown]
         table.add_row(name, *numbers, f"{low:.4f} to {high:.4f}")
     console.print(table)
-    seen = "items of the history do not rank" if found["seen"] == "filtered" else "all items rank"
+    seen = "all items rank"
+    if found["seen"] == "filtered":
+        missed = found["repeated_targets"]
+        seen = f"items of the history do not rank, so that {missed:,} repeated ones are missed"
     console.print(
         f"  {found['rows']:,} users, {found['items']:,} items, {seen}; next items that training "
         f"did not have: {found['unknown_targets']:,}",

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pipelines.metrics.next_items import NextItems, best, target_places
+from pipelines.metrics.next_items import ABSENT, NextItems, best, target_places
 from pipelines.pretraining.histories import Histories
 from pipelines.pretraining.sampled import SampledItems
 from pipelines.training.stopping import diverged
 from recsys_attn.models import SequenceModel
+from recsys_attn.schema import RESERVED_IDS
 
 Scores = Callable[[Histories], np.ndarray]  # (B, size), of all ids
 NUMBERS = 2**24  # scores at a time, 64 MB
@@ -65,7 +66,7 @@ def rank(
         scores: Scores all ids for some users.
         at: Numbers of places.
         size: Number of ids, the reserved ones included.
-        filter_seen: Whether items of the history do not rank.
+        filter_seen: Whether items of the history do not rank: such a next item is missed.
         sampled: Collects the places among drawn items too; None for no such metrics.
         advance: Called with numbers of users that are done.
     """
@@ -73,9 +74,12 @@ def rank(
     for each in histories:
         values = scores(each)
         excluded = each.seen if filter_seen else each.seen[:, :0]
-        above, equal = target_places(values, each.targets, excluded)
-        found.add(above, equal, best(values, max(at), excluded)[0], each.targets)
+        is_known = each.targets >= RESERVED_IDS
+        is_out = (excluded == each.targets[:, None]).any(axis=1) & is_known
+        targets = np.where(is_out, ABSENT, each.targets)
+        above, equal = target_places(values, targets, excluded)
+        found.add(above, equal, best(values, max(at), excluded)[0], targets)
         if sampled is not None:
-            sampled.add(values, each.targets, each.seen)
+            sampled.add(values, targets, each.seen)
         advance(len(each.targets))
     return found

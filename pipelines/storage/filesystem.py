@@ -116,6 +116,16 @@ class Storage:
             raise PipelineError(f"{self.name} cannot be reached: {error}.") from None
 
 
+def stamps_of(where: Where) -> dict[str, str]:
+    """Size and modification time of each file of a place, of any format on a local path."""
+    if is_uri(where):
+        return Storage.of(where).stamps()
+    path = Path(where)
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    stats = [(file, file.stat()) for file in files if file.is_file()]
+    return {str(file): f"{stat.st_size} {stat.st_mtime_ns}" for file, stat in stats}
+
+
 def _is_data(name: str) -> bool:
     """Whether it is a data file; names that begin with `.` or `_` belong to other engines."""
     return name.endswith(".parquet") and not any(part[0] in "._" for part in name.split("/"))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from pipelines.common.toml_table import TomlTable
 from pipelines.ingest.data_options import DataOptions, SplitOptions
-from pipelines.storage.filesystem import Storage, Where, is_uri
+from pipelines.storage.filesystem import stamps_of
 
 AGE, SESSION, COUNT = "age", "session", "count"  # columns that ingest makes
 
@@ -135,14 +134,5 @@ class EventOptions(TomlTable):
         """Size and modification time of the source files; a change makes ingest run again."""
         found: dict[str, str] = {}
         for place in self.reading.places():
-            found |= _stamps(place)
+            found |= stamps_of(place)
         return found
-
-
-def _stamps(place: Where) -> dict[str, str]:
-    if is_uri(place):
-        return Storage.of(place).stamps()
-    path = Path(place)
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    stats = [(file, file.stat()) for file in files if file.is_file()]
-    return {str(file): f"{stat.st_size} {stat.st_mtime_ns}" for file, stat in stats}

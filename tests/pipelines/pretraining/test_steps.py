@@ -53,9 +53,9 @@ def test_metrics_are_of_the_model_and_of_both_rules(finished: Path) -> None:
 
 
 def places_of(values: np.ndarray, each: Histories) -> np.ndarray:
-    """The places that the target may have: several among equal scores, none if it is unknown."""
+    """The places that the target may have: several among equal scores, none if unknown or seen."""
     (target,) = each.targets
-    if target < 2:
+    if target < 2 or target in each.seen[0]:
         return np.array([np.inf])
     others = np.setdiff1d(np.arange(2, len(values)), [*each.seen[0], target])
     above, equal = (values[others] > values[target]).sum(), (values[others] == values[target]).sum()
@@ -63,7 +63,7 @@ def places_of(values: np.ndarray, each: Histories) -> np.ndarray:
 
 
 def test_metrics_are_those_of_the_places_of_the_targets(finished: Path) -> None:
-    """One user at a time; items of the history do not rank, but for the target."""
+    """One user at a time; items of the history do not rank."""
     fitted, model = load_sequence_model(finished / "run")
     vocabulary: Any = fitted.transform_of("film")
     items, counts = vocabulary.values.to_pylist(), np.zeros(model.size)
@@ -82,6 +82,8 @@ def test_metrics_are_those_of_the_places_of_the_targets(finished: Path) -> None:
             gains = [np.mean(np.where(each < k, 1 / np.log2(2 + each), 0)) for each in places]
             assert found[f"hr@{k}"] == pytest.approx(np.mean(hits))
             assert found[f"ndcg@{k}"] == pytest.approx(np.mean(gains))
+    again = [each.targets[0] > 1 and each.targets[0] in each.seen[0] for each in histories]
+    assert metrics_of(finished)["repeated_targets"] == sum(again) > 0
 
 
 def test_second_run_skips_every_step(finished: Path) -> None:
