@@ -69,9 +69,18 @@ def start_from(
         options: The run and how its encoder is trained.
         model: A new ranking model.
         fitted: Its features.
+
+    Raises:
+        PipelineError: The run does not fit, or no item of it is known.
     """
     found = encoded(options, model)
     known, items = found.copy_rows(fitted)
+    if not known:
+        mine, theirs = found.pairs[0]
+        raise PipelineError(
+            f"`{_RUN}`: none of the values of {mine!r} is an item ({theirs!r}) of {options.run}. "
+            "Both need the same items as a vocabulary: not hashed, and written in the same way."
+        )
     said = f"encoder from {options.run}: {known:,} of {items:,} items known"
     return found.model, said
 

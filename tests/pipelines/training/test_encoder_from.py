@@ -49,10 +49,10 @@ DIN = {"name": "din", "width": 4, "mlp_units": [3]}
 ITEMS = 60  # of the 96 that the ranking model may know
 
 
-def pretrain(folder: Path, *changes: tuple[str, str]) -> None:
-    """Writes a log of 47 users and the run of a sequence model."""
+def pretrain(folder: Path, *changes: tuple[str, str], first: int = 0) -> None:
+    """Writes a log of 47 users, whose items count from `first`, and the run of a sequence model."""
     rng, users = np.random.default_rng(5), np.repeat(np.arange(47), 11)
-    table = {"user": users, "item": rng.integers(0, ITEMS, len(users))}
+    table = {"user": users, "item": first + rng.integers(0, ITEMS, len(users))}
     table |= {"time": range(len(users)), "kind": rng.integers(0, 3, len(users))}
     pq.write_table(pa.table(table), folder / "events.parquet")
     text = SEQUENCES.format(events=folder / "events.parquet")
@@ -115,6 +115,15 @@ def test_weights_of_the_encoder_and_rows_of_equal_values_are_copied(
         else:
             assert np.abs(row).max() < 0.1  # an initial one
     assert np.abs(rows(started, "user_id")).max() < 0.1
+
+
+def test_a_run_without_a_known_item_is_an_error(trainer: Trainer, tmp_path: Path) -> None:
+    pretrain(tmp_path, first=10**6)
+    experiment = load(trainer.folder, model=din(tmp_path / "run"))
+    model = build_model(experiment, trainer.fitted.schema)
+    assert experiment.model.encoder_from is not None
+    with pytest.raises(PipelineError, match="none of the values of 'clicked_items' is an item"):
+        start_from(experiment.model.encoder_from, model, trainer.fitted)
 
 
 def test_a_frozen_encoder_keeps_its_weights_and_a_tuned_one_does_not(
