@@ -79,7 +79,7 @@ def _problems(root: type, table: experiment_keys.Table, key: experiment_keys.Key
     if not list(experiment_keys.classes(key.annotation)):
         value = experiment_keys.example(root, table, key)
         if value is None:
-            yield "add a value to EXAMPLES in docs/experiment_keys.py"
+            yield "add a value to EXAMPLES in docs/key_examples.py"
         try:
             TypeAdapter(key.annotation).validate_json(json.dumps(value, default=str), strict=True)
         except ValidationError as error:
