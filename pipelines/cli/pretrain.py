@@ -12,9 +12,20 @@ from pipelines.cli.running import opened_sequences
 
 @click.command()
 @experiment_options
+@click.option(
+    "--step",
+    "chosen",
+    type=click.Choice(("ingest", "fit", "train", "evaluate", "export")),
+    multiple=True,
+    help="Run this step alone. Repeatable.  [default: all, in order]",
+)
 @force_option
 def pretrain(
-    experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool
+    experiment: Path,
+    run_dir: Path | None,
+    overrides: tuple[str, ...],
+    chosen: tuple[str, ...],
+    force: bool,
 ) -> None:
     """Train a sequence model on event logs, in all steps.
 
@@ -22,4 +33,4 @@ def pretrain(
     for a history; a ranking model can start from its encoder.
     """
     with opened_sequences(experiment, run_dir, overrides, force) as steps:
-        steps.everything()
+        steps.take(chosen) if chosen else steps.everything()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from pipelines.common.artifacts import (
     read_json,
     write_json,
 )
+from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL
 from pipelines.features import FittedFeatures, fit_split
@@ -35,10 +36,13 @@ from pipelines.pretraining.train import train_sequences
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.load import load_sequence_model
+from pipelines.training.workers import find_workers
 from pipelines.workflow.about_run import this_machine
 from pipelines.workflow.run import Build, Run
 from recsys_attn.models import SequenceModel
 from recsys_attn.schema import RESERVED_IDS
+
+_ORDER = ("ingest", "fit", "train", "evaluate", "export")
 
 
 @dataclass(frozen=True)
@@ -54,17 +58,30 @@ class SequenceSteps:
         cls, experiment: SequenceExperiment, folder: Path, console: Console, force: bool
     ) -> SequenceSteps:
         """The steps of an experiment in a run folder."""
-        run = Run(folder, experiment.settings, experiment.seed, console, force)
+        command = "recsys-attn pretrain --step"
+        run = Run(folder, experiment.settings, experiment.seed, console, force, command)
         return cls(experiment, run, console)
 
     def everything(self) -> None:
         """Runs all steps in order."""
+        self._require_training_alone(_ORDER)
         check_experiment(self.experiment)
-        self.ingest()
-        self.fit()
-        self.train()
-        self.evaluate()
-        self.export()
+        self.take(_ORDER)
+
+    def take(self, names: Collection[str]) -> None:
+        """Runs the steps of these names, in their order."""
+        self._require_training_alone(names)
+        for name in _ORDER:
+            if name in names:
+                getattr(self, name)()
+
+    def _require_training_alone(self, names: Collection[str]) -> None:
+        """Raises if workers that train together shall do other steps too."""
+        if training.worker_count() > 1 and set(names) != {"train"}:
+            raise PipelineError(
+                "--step: expected `--step train` for workers that train together (TF_CONFIG): the "
+                f"other steps run once, before and after. Received: {', '.join(names)}."
+            )
 
     def ingest(self) -> None:
         """Reads the events and writes the sequences of the splits."""
@@ -130,9 +147,11 @@ class SequenceSteps:
         self._execute("train", build)
 
     def _trained(self, checkpoints: Path, logs: Path | None) -> Any:
+        workers = find_workers()  # before the table of the vocabulary
         fitted = FittedFeatures.load(self.run.path("fit"))
         return train_sequences(
             self.experiment,
+            workers,
             self.run.path("ingest"),
             fitted,
             _counts(self.run, fitted, self.experiment.data.item),

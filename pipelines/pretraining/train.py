@@ -29,7 +29,7 @@ from pipelines.training.optimizer import LearningRate, make_optimizer
 from pipelines.training.state import Saver
 from pipelines.training.tower_mode import TowerMode
 from pipelines.training.trainer import Trainer
-from pipelines.training.workers import Workers, find_workers
+from pipelines.training.workers import Workers
 from recsys_attn.models import SequenceModel
 
 
@@ -49,6 +49,7 @@ class SequenceResult(NamedTuple):
 
 def train_sequences(
     experiment: SequenceExperiment,
+    workers: Workers,
     data: Path,
     fitted: FittedFeatures,
     counts: np.ndarray,
@@ -61,6 +62,7 @@ def train_sequences(
 
     Args:
         experiment: The experiment.
+        workers: This worker, of `find_workers`.
         data: The folder with the splits.
         fitted: The transforms, of histories as the model sees them.
         counts: `(size,)`, how often each item id occurs in the train rows.
@@ -69,7 +71,7 @@ def train_sequences(
         logs: Folder of TensorBoard's logs; None writes none.
         progress: Shows the rows done and each epoch's metrics.
     """
-    options, workers = experiment.training, find_workers()
+    options = experiment.training
     if workers.is_chief:  # fails before any work
         checkpoints.prepare()
     keras.utils.set_random_seed(experiment.seed)

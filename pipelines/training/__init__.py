@@ -5,7 +5,7 @@ from pipelines.training.load import MODEL_FILE
 from pipelines.training.model import build_model, check_model
 from pipelines.training.teacher import fingerprint_of
 from pipelines.training.train import LOGS, OutputPaths, TrainingData, TrainingResult, train
-from pipelines.training.workers import worker_index
+from pipelines.training.workers import worker_count, worker_index
 
 __all__ = [
     "LOGS",
@@ -18,5 +18,6 @@ __all__ = [
     "check_model",
     "fingerprint_of",
     "train",
+    "worker_count",
     "worker_index",
 ]

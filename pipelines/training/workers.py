@@ -130,6 +130,11 @@ def worker_index() -> int:
     return int(_tf_config().get("task", {}).get("index", 0))
 
 
+def worker_count() -> int:
+    """Number of workers in `TF_CONFIG`; 1 for a single worker."""
+    return max(1, len(_tf_config().get("cluster", {}).get("worker", [])))
+
+
 def _tf_config() -> dict[str, Any]:
     """Reads `TF_CONFIG`, as TensorFlow and Kubernetes' TFJob write it; workers only."""
     text = os.environ.get("TF_CONFIG") or "{}"

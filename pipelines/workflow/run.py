@@ -62,6 +62,7 @@ class Run:
         seed: Seed of the experiment.
         console: Prints the progress.
         force: Run a step even if nothing has changed.
+        command: The command line before the name of a step.
     """
 
     folder: Path
@@ -69,6 +70,7 @@ class Run:
     seed: int
     console: Console
     force: bool = False
+    command: str = "recsys-attn"
     _checked: dict[str, dict[str, Any]] = field(default_factory=dict, init=False, compare=False)
 
     def path(self, step: str) -> Path:
@@ -92,8 +94,7 @@ class Run:
         recover(folder)
         if not (folder / MANIFEST).exists():
             raise PipelineError(
-                f"{folder} does not exist yet: run `recsys-attn {step}` first, or "
-                "`recsys-attn run` for all steps."
+                f"{folder} does not exist yet: run `{self.command} {step}` first, or all steps."
             )
         manifest = read_json(folder / MANIFEST)
         if manifest.get("config_hash") != self.config_hash(step):

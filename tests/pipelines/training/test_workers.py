@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from pipelines.common.errors import PipelineError
 from pipelines.training.workers import find_workers
 from tests.support import training_process
+from tests.support.ports import free_ports
 
 # Without layers whose result depends on the batch of a worker: dropout, and Dice's averages.
 ALIKE: dict[str, Any] = {
@@ -58,17 +58,10 @@ def start(data: Path, folder: Path, index: int, ports: list[int], **options: Any
     )
 
 
-def free_ports() -> list[int]:
-    with socket.socket() as first, socket.socket() as second:
-        first.bind(("127.0.0.1", 0))
-        second.bind(("127.0.0.1", 0))
-        return [first.getsockname()[1], second.getsockname()[1]]
-
-
 def test_two_workers_train_like_two_shards(grouped: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-    ports = free_ports()
+    ports = free_ports(2)
     both = [start(grouped, tmp_path / "two", index, ports, **ALIKE) for index in range(2)]
     training_process.main(grouped, tmp_path / "one", training__shards=2, **ALIKE)
     for process in both:
@@ -98,7 +91,7 @@ def assert_alike(path: Path, alone: Path) -> None:
 
 @pytest.mark.thorough
 def test_lost_worker_stops_training_which_resumes(grouped: Path, tmp_path: Path) -> None:
-    ports = free_ports()
+    ports = free_ports(2)
     first = start(grouped, tmp_path, 0, ports, training__epochs=50)
     second = start(grouped, tmp_path, 1, ports, training__epochs=50, kill=2.0)
     second.communicate(timeout=300)
@@ -107,7 +100,7 @@ def test_lost_worker_stops_training_which_resumes(grouped: Path, tmp_path: Path)
     assert "Worker 0 of 2 stopped, since another worker is gone" in errors
     state = max((tmp_path / "checkpoints").glob("step-*")) / "state.json"
     epochs = len(json.loads(state.read_text())["progress"]["epochs"]) + 1
-    ports = free_ports()
+    ports = free_ports(2)
     again = [start(grouped, tmp_path, i, ports, training__epochs=epochs) for i in range(2)]
     outputs = [process.communicate(timeout=300) for process in again]
     assert [process.returncode for process in again] == [0, 0], outputs

@@ -114,7 +114,7 @@ def test_other_versions_of_the_packages_run_everything(
 def test_step_needs_earlier_steps(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "[bold]")
     data = re.escape(str(recorder.folder / "data"))
-    message = f"{data} does not exist yet: run `recsys-attn ingest` first, or `recsys-attn run` for"
+    message = f"{data} does not exist yet: run `recsys-attn ingest` first, or all steps"
     with pytest.raises(PipelineError, match=message):
         recorder.execute("train")
     assert recorder.execute("ingest") == ["ingest"]

@@ -8,4 +8,4 @@ import os
 import sys
 
 if os.environ.get("KERAS_BACKEND") != "jax":
-    sys.modules.update(dict.fromkeys(("jax", "scipy", "sklearn")))
+    sys.modules.update(dict.fromkeys(("jax", "sklearn")))
