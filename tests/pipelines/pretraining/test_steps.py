@@ -124,6 +124,6 @@ def test_histories_may_be_empty_or_unknown(finished: Path) -> None:
 def test_run_without_a_sequence_model_is_an_error(finished: Path, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"cannot be read: .*recsys-attn pretrain"):
         load_sequence_model(tmp_path)
-    with pytest.raises(PipelineError, match="run `recsys-attn train` first"):
+    with pytest.raises(PipelineError, match="run `recsys-attn pretrain --step train` first"):
         steps(tmp_path).load()
     assert load(finished).settings["fit"] == {"max_length": LENGTH}
