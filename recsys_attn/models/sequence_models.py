@@ -24,6 +24,7 @@ from recsys_attn.models.option_types import (
 from recsys_attn.models.sequence_model import SequenceModel, only_history
 from recsys_attn.models.sequence_parts import (
     SEQUENCE_MODELS,
+    SMALL_START,
     attention_of,
     event_width,
     model_of,
@@ -39,7 +40,7 @@ def sasrec(
     width: Count = 64,
     num_layers: Count = 2,
     num_heads: Count = 1,
-    dropout: Share = 0.2,
+    dropout: Share = 0.1,
     positions: EncoderPositions | None = None,
     tied: bool = True,
     action: str | None = None,
@@ -91,6 +92,7 @@ def sasrec(
         "attention": attention_of(dropout, "causal"),
         "feed_forward_units": units,
         "placement": "post",
+        "residual": SMALL_START,
     }
     parts = parts_of(schema, block, num_layers, num_heads, width, dropout, positions, action)
     encoder = EventEncoder.of(parts, dropout, scale=True, normalise=True)
@@ -175,6 +177,7 @@ def bert4rec(
         "attention": attention_of(dropout),
         "activation": "gelu",
         "placement": "post",
+        "residual": SMALL_START,
     }
     parts = parts_of(schema, block, num_layers, num_heads, width, dropout, positions)
     encoder = EventEncoder.of(parts, dropout, normalise=True)
@@ -215,7 +218,12 @@ def xlnet(
     """
     length = only_history(schema)[1][0].max_length
     mechanism = {"class_name": "xlnet", "config": {"max_distance": length, "dropout": dropout}}
-    block = {"attention": mechanism, "placement": "post", "activation": "gelu"}
+    block = {
+        "attention": mechanism,
+        "activation": "gelu",
+        "placement": "post",
+        "residual": SMALL_START,
+    }
     parts = parts_of(schema, block, num_layers, num_heads, width, dropout, None)
     encoder = EventEncoder.of(parts, dropout, scale=True, normalise=True)
     return model_of(schema, width, encoder, "xlnet", appends="query")
@@ -237,13 +245,13 @@ def hstu(
 
     `x = x + W_o(norm(A V) * U)`, `A = silu(Q K^T + places + times) / S`, with `U, V, Q, K` of
     `silu(W norm(x))`, S the longest history, a bias by place and, with times, one by the logarithm
-    of the time between events. HSTU-large has 8 blocks of 2 heads of 25. The paper trains both with
+    of the time between an event and the one to predict, which is that of the request for the next
+    item. HSTU-large has 8 blocks of 2 heads of 25. The paper trains both with
     a softmax of 128 uniform negatives, which stand close to each other in the cosine: keep the
     temperature.
 
     Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential
-    Transducers for Generative Recommendations", ICML 2024, arXiv 2402.17152. The authors' code
-    takes the time of the next event for that of a query, and this one the time of the event itself.
+    Transducers for Generative Recommendations", ICML 2024, arXiv 2402.17152.
 
     Args:
         schema, width, num_layers, num_heads, dropout: As in `sasrec`.
@@ -273,6 +281,7 @@ def hstu(
         "pattern": "causal",
         "weighting": {"class_name": "silu", "config": {"length": length}},
         "place_bias": places if by_time else None,
+        "next_positions": by_time,
     }
     size = head_dim or max(1, event_width(schema, width, action) // num_heads)
 

@@ -18,6 +18,9 @@ from recsys_attn.models.sequence_model import SequenceModel, item_sequence, only
 from recsys_attn.registry import NamedParts
 from recsys_attn.schema import Schema, is_age
 
+# The vectors of items start small: a block of full size would hide them.
+SMALL_START = {"class_name": "plain", "config": {"initial_gain": 0.16}}
+
 SEQUENCE_MODELS: NamedParts[Callable[..., SequenceModel]] = NamedParts("sequence model")
 
 

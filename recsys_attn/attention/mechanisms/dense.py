@@ -24,7 +24,7 @@ from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.scores.position_tables import fitting
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
 from recsys_attn.attention.weightings.softmax import NEVER
-from recsys_attn.checks import require_share
+from recsys_attn.checks import require_bool, require_share
 from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -86,6 +86,10 @@ class Dense(Mechanism):
         place_bias: A score such as `"relative_buckets"` that is added to `score` and reads the
             places of events in their sequence where the positions are times: 0 ... S-1 for the
             keys, the last T of them for the queries. It uses no content. Defaults to none.
+        next_positions: Whether a query has the position of the event after it for the score, and
+            the last one 0, as in HSTU: where positions are times before the request, that is the
+            time of the event to predict. For one sequence alone, whose positions are given.
+            Defaults to False.
 
     Call arguments:
         query: (B, T, N, H).
@@ -131,9 +135,12 @@ class Dense(Mechanism):
         dropout: float = 0.0,
         pair_values: Any = None,
         place_bias: Any = None,
+        next_positions: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        require_bool("next_positions", next_positions)
+        self.next_positions = next_positions
         self.score = scores.get(score, dtype=self.dtype_policy)
         self.pattern = None if pattern is None else patterns.get(pattern)
         require_steady(self.pattern)
@@ -165,6 +172,8 @@ class Dense(Mechanism):
     ) -> tuple[Tensor, Tensor]:
         key = fitting(key, self.score.most_keys)
         rows, columns = masks.query_positions, masks.key_positions
+        if self.next_positions:  # not for the pattern: it would show the next event
+            rows = _following(query, key, masks)
         allowed = masks.allowed()
         if self.pattern is not None:
             allowed = both(self._pattern(query, key, masks), allowed)
@@ -189,6 +198,12 @@ class Dense(Mechanism):
         return attention(query, key, value, score, weighting, allowed, bias, self.dropout, added)
 
     def as_cross_attention(self) -> Mechanism:
+        if self.next_positions:
+            raise ValueError(
+                "`next_positions` needs queries that are the events themselves, and these are "
+                "candidates, tasks or learned queries. Leave it out here. Received: "
+                "next_positions=True"
+            )
         if self.place_bias is not None:
             raise ValueError(
                 "`place_bias` counts the events between a query and a key of one sequence, and the "
@@ -281,7 +296,21 @@ class Dense(Mechanism):
             "dropout": self.dropout.rate,
             "pair_values": serialize(self.pair_values),
             "place_bias": serialize(self.place_bias),
+            "next_positions": self.next_positions,
         }
+
+
+def _following(query: Tensor, key: Tensor, masks: Masks) -> Tensor:
+    """Returns the position of the event after each query, `(B, T)`; 0 after the last one."""
+    given = masks.query_positions
+    if given is None or masks.context_size or query.shape[1] != key.shape[1]:
+        raise ValueError(
+            "`next_positions` needs the positions of one whole sequence, whose events are queries "
+            f"and keys. Received: query_positions={given!r}, query.shape={tuple(query.shape)}, "
+            f"key.shape={tuple(key.shape)}, keys of a context={masks.context_size}"
+        )
+    padding = [(0, 0)] * (len(given.shape) - 1) + [(0, 1)]
+    return ops.pad(given[..., 1:], padding)
 
 
 def _require_bias(score: Any) -> None:

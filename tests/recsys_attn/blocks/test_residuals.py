@@ -10,7 +10,7 @@ import pytest
 from recsys_attn.attention.layers.attention import Attention
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.blocks import TransformerBlock, TransformerEncoder
-from recsys_attn.blocks.residuals import DeepNorm, GruGate
+from recsys_attn.blocks.residuals import DeepNorm, GruGate, Plain
 from tests.recsys_attn.blocks.test_transformer import INPUTS, PRESENT, E, block_of
 from tests.support.layer_case import randomise
 
@@ -52,10 +52,11 @@ class Scaled(Attention):
     [
         ("deepnorm", {"placement": "post"}, (8 * 4) ** -0.25),
         ("tfixup", {"norm": "none"}, 0.67 * 4**-0.25),
+        (Plain(0.16), {}, 0.16),
     ],
 )
 def test_initial_weights_are_smaller_in_deep_stacks(
-    residual: str, options: dict[str, Any], gain: float
+    residual: Any, options: dict[str, Any], gain: float
 ) -> None:
     encoder = TransformerEncoder(blocks(4, residual=residual, **options))
     encoder(INPUTS)

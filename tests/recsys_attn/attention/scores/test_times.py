@@ -105,6 +105,37 @@ def test_place_bias_reads_places_and_no_content() -> None:
         TimeBucketPositions(place_distances=S).in_mechanism("longformer")
 
 
+def test_next_positions_are_those_of_the_event_to_predict() -> None:
+    query, key, value = normal((B, S, N, H), (B, S, N, H), (B, S, N, 3))
+    times = TIMES - TIMES[:, -1:] - 5
+    following = np.pad(times[:, 1:], ((0, 0), (0, 1)))  # the request is at 0
+    ahead = Dense(Dot() + TimeBuckets(6, step=0.7), "causal", next_positions=True)
+    own = Dense(Dot() + TimeBuckets(6, step=0.7))
+    ahead(query, key, value, query_positions=times, key_positions=times)
+    randomise(ahead)
+    _, weights = ahead(query, key, value, query_positions=times, key_positions=times)
+    own.build(query.shape, key.shape, value.shape)
+    own.set_weights(ahead.get_weights())
+
+    def expected(positions: np.ndarray) -> np.ndarray:
+        # The pattern compares an event's own time, and hides the next event.
+        seen = times[:, :, None] >= times[:, None]
+        given = {"query_positions": positions, "key_positions": times, "attention_mask": seen}
+        return np.asarray(own(query, key, value, **given)[1])
+
+    assert_close(weights, expected(following))
+    assert np.abs(expected(times) - expected(following)).max() > 0.1
+
+
+@pytest.mark.parametrize("given", [{}, {"query_positions": [1], "key_positions": [1, 2, 3]}])
+def test_next_positions_need_those_of_one_sequence(given: dict[str, list[int]]) -> None:
+    query, key = normal((1, len(given.get("query_positions", [0] * 3)), N, H), (1, 3, N, H))
+    with pytest.raises(ValueError, match="`next_positions` needs the positions of one whole"):
+        Dense(Dot() + TimeBuckets(4), next_positions=True)(query, key, key, **given)
+    with pytest.raises(ValueError, match="`next_positions` needs queries that are the events"):
+        AttentionPooling(Dense(Dot() + TimeBuckets(4), next_positions=True))
+
+
 def test_only_dense_has_values_of_pairs() -> None:
     positions = TimeIntervalPositions(8, values=True)
     made = positions.in_mechanism(HeadGroups(["transformer", "sparsemax"]))
