@@ -9,7 +9,13 @@ import keras
 from keras import ops
 
 from recsys_attn.blocks.mlp import Mlp
-from recsys_attn.checks import require_bool, require_number, require_sizes, unknown_name
+from recsys_attn.checks import (
+    require_bool,
+    require_number,
+    require_share,
+    require_sizes,
+    unknown_name,
+)
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import masked_max, masked_mean
@@ -33,6 +39,7 @@ class FieldInteraction(Layer):
         field_pooling: `"concatenate"` the embeddings; or the `"mean"`, or the `"max"` of each
             channel, of those that are not missing: zeros if all are. These two need fields of one
             width and lose the field of a vector: controls, or for very many fields.
+        embedding_dropout: Share of the numbers of the fields dropped in training. Defaults to 0.
 
     Call arguments:
         blocks: List of fields `(B, T, F, E)`, one per width.
@@ -62,9 +69,12 @@ class FieldInteraction(Layer):
         autoint: AutoInt | None = None,
         mlp: Mlp | None = None,
         field_pooling: str = "concatenate",
+        embedding_dropout: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        require_share("embedding_dropout", embedding_dropout)
+        self.dropout = keras.layers.Dropout(embedding_dropout, dtype=self.dtype_policy)
         if field_pooling not in _POOLINGS:
             raise ValueError(
                 f"`field_pooling` must be a name. {unknown_name(field_pooling, _POOLINGS)}"
@@ -93,6 +103,7 @@ class FieldInteraction(Layer):
                 "`autoint` needs fields of one width. Received: widths "
                 f"{[block.shape[-1] for block in blocks]}. Give all features the same `width`"
             )
+        blocks = [self.dropout(block) for block in blocks]
         outputs = []
         if self.autoint is not None:
             outputs.append(flatten(self.autoint(blocks[0], present[0])))
@@ -120,6 +131,7 @@ class FieldInteraction(Layer):
             "autoint": serialize(self.autoint),
             "mlp": serialize(self.mlp),
             "field_pooling": self.field_pooling,
+            "embedding_dropout": self.dropout.rate,
         }
 
 

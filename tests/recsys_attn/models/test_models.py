@@ -236,6 +236,14 @@ def test_one_gate_mixes_the_experts_alike_for_all_tasks() -> None:
     assert np.abs(found["click"] - found["buy"]).max() > 1e-4  # of their towers
 
 
+def test_embedding_dropout_drops_fields_in_training_alone() -> None:
+    fields, present = [np.ones((B, T, 5, 8), "float32")], [np.ones((B, T, 5), bool)]
+    layer = FieldInteraction(embedding_dropout=0.5)
+    dropped = keras.ops.convert_to_numpy(layer(fields, present, training=True))
+    assert set(np.unique(dropped)) == {0.0, 2.0}
+    np.testing.assert_array_equal(layer(fields, present, training=False), np.ones((B, T, 40)))
+
+
 def test_errors() -> None:
     without = Schema(SCHEMA.features[:5], SCHEMA.tasks)
     with pytest.raises(ValueError, match="din needs a history"):
