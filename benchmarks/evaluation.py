@@ -66,7 +66,7 @@ def steps(rows: Rows, folder: Path) -> Iterator[tuple[str, Callable[[], object]]
         yield name, lambda name=name: getattr(metrics, name)(labels, scores)
     for name in OF_USERS:
         yield name, lambda name=name: getattr(metrics, name)(labels, scores, users)
-    yield "TopK", lambda: metrics.TopK([10]).add(labels, scores, requests)
+    yield "MeansAtK", lambda: metrics.MeansAtK([10]).add(labels, scores, requests)
 
 
 def measured(step: Callable[[], object]) -> tuple[float, float]:

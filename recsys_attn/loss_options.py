@@ -79,7 +79,7 @@ class Jrc:
 
 
 @dataclass(frozen=True)
-class Ranking:
+class RankingLoss:
     """A loss that compares the candidates of a request and has no options.
 
     Args:
@@ -97,7 +97,7 @@ class Ranking:
             raise ValueError(f"Unknown `name`. {unknown_name(self.name, get_args(RankingName))}")
 
 
-LossOptions: TypeAlias = CrossEntropy | Focal | Jrc | Ranking
+LossOptions: TypeAlias = CrossEntropy | Focal | Jrc | RankingLoss
 _WITH_OPTIONS: Mapping[str, type[CrossEntropy | Focal | Jrc]] = {
     "cross_entropy": CrossEntropy,
     "focal": Focal,
@@ -121,13 +121,13 @@ def loss_options(
     >>> loss_options("focal"), loss_options({"name": "jrc", "alpha": 0.8})
     (Focal(gamma=2.0, name='focal'), Jrc(alpha=0.8, name='jrc'))
     """
-    if isinstance(loss, CrossEntropy | Focal | Jrc | Ranking):
+    if isinstance(loss, CrossEntropy | Focal | Jrc | RankingLoss):
         return loss
     given = dict(loss) if isinstance(loss, Mapping) else {"name": loss}
     name: Any = given.get("name")
     if name not in get_args(LossName):
         raise ValueError(f"{unknown}. {unknown_name(name, get_args(LossName))}")
-    kind: Any = _WITH_OPTIONS.get(name, Ranking)
+    kind: Any = _WITH_OPTIONS.get(name, RankingLoss)
     known = [option.name for option in fields(kind)]
     for option in given:
         if option not in known:

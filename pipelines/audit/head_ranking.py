@@ -20,7 +20,7 @@ from recsys_attn.models import RankingModel
 from recsys_attn.models.attention_places import AttentionPlace, head_layers
 
 Floats = NDArray[np.float64]
-Ranking = Literal["relevance", "confidence"]
+RankBy = Literal["relevance", "confidence"]
 
 
 def best_heads(
@@ -28,7 +28,7 @@ def best_heads(
     table: pa.Table,
     fitted: FittedFeatures,
     count: int,
-    by: Ranking = "relevance",
+    by: RankBy = "relevance",
 ) -> dict[AttentionPlace, list[int]]:
     """Returns the highest heads of all places together, at least one in each place.
 
@@ -119,5 +119,5 @@ def _confidence(
 
 
 _RANKINGS: Mapping[
-    Ranking, Callable[[RankingModel, pa.Table, FittedFeatures], dict[AttentionPlace, Floats]]
+    RankBy, Callable[[RankingModel, pa.Table, FittedFeatures], dict[AttentionPlace, Floats]]
 ] = {"relevance": _relevance, "confidence": _confidence}

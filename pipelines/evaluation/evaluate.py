@@ -26,7 +26,7 @@ from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
 from pipelines.metrics import own_metrics, task_metrics
 from pipelines.report.results import Evaluation
-from pipelines.scoring.labelled import Workers, score_split
+from pipelines.scoring.labelled import Scorers, score_split
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import RankingModel
@@ -41,7 +41,7 @@ def evaluate(
     model: RankingModel,
     progress: Progress,
     train_rates: Mapping[str, float] | None = None,
-    workers: Workers | None = None,
+    workers: Scorers | None = None,
 ) -> tuple[pa.Table, dict[str, Any]]:
     """Scores every row of a split; returns the predictions and the metrics by task.
 
@@ -63,7 +63,7 @@ def evaluate(
     feed, scorer = Feed(split, fitted, request), Scorer(model)
     try:
         advance = progress.start(f"scoring {split.name}", split.rows)
-        workers = workers or Workers(LOCAL, lambda: (fitted, model))
+        workers = workers or Scorers(LOCAL, lambda: (fitted, model))
         labels, scores = score_split(feed, workers, advance)
     finally:
         progress.stop()

@@ -37,7 +37,7 @@ from pipelines.metrics.segments import SegmentMetrics
 from pipelines.metrics.slices import Slice, SliceSearch, worst_slices
 from pipelines.metrics.smooth import SmoothCalibration, smooth_calibration
 from pipelines.metrics.task import task_metrics
-from pipelines.metrics.top_k import AT_K, TopK
+from pipelines.metrics.top_k import AT_K, MeansAtK
 
 __all__ = [
     "AT_K",
@@ -46,12 +46,12 @@ __all__ = [
     "Difference",
     "Interval",
     "LabelCounts",
+    "MeansAtK",
     "RocCurve",
     "SegmentMetrics",
     "Slice",
     "SliceSearch",
     "SmoothCalibration",
-    "TopK",
     "UndefinedMetricWarning",
     "auc",
     "auc_by_class",

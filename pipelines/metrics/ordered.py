@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pipelines.metrics.cluster_sums import ClusterSums
 from pipelines.metrics.ranked import LabelCounts, Ranked
 from pipelines.metrics.ranking import ByGroup, auc_by_group
-from pipelines.metrics.top_k import TopK
+from pipelines.metrics.top_k import MeansAtK
 
 _ROWS = 2**21  # of a part: their temporary arrays take some 200 MB
 Rows = slice | NDArray[np.intp]
@@ -23,7 +23,7 @@ class Ordered(NamedTuple):
 
     counts: LabelCounts
     by_group: ByGroup | None
-    top: TopK
+    top: MeansAtK
 
     @classmethod
     def of(
@@ -35,7 +35,7 @@ class Ordered(NamedTuple):
         at: Sequence[int],
     ) -> Ordered:
         """Counts, with the groups' and requests' rows a part at a time."""
-        counts, top = LabelCounts.of(labels, scores), TopK(at)
+        counts, top = LabelCounts.of(labels, scores), MeansAtK(at)
         by_group = None
         if groups is not None:
             found = [

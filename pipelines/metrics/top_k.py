@@ -16,7 +16,7 @@ _UNITS = 2**44
 _BLOCK = 2**18  # rows whose units fit 64 bits together
 
 
-class TopK:
+class MeansAtK:
     """Means over requests, of which some may be added at a time, in bounded memory.
 
     The sums are integers, in units of 2^-44, so that they are the same in any order.
@@ -36,7 +36,7 @@ class TopK:
         at: The values of k.
 
     Example:
-        >>> top = TopK([1, 2])
+        >>> top = MeansAtK([1, 2])
         >>> top.add([1, 0, 0, 0, 1], [0.9, 0.5, 0.1, 0.8, 0.3], requests=[7, 7, 7, 8, 8])
         >>> [top.metrics()[name] for name in ("hr@1", "hr@2", "mrr@2")]
         [0.5, 1.0, 0.75]
@@ -74,9 +74,9 @@ class TopK:
             for name, value in places.sums(k, positives[counted]).items():
                 self._sums[f"{name}@{k}"] += value
 
-    def merged(self, other: TopK) -> TopK:
+    def merged(self, other: MeansAtK) -> MeansAtK:
         """The means over the requests of both, which have the same `at`."""
-        found = TopK(self._at)
+        found = MeansAtK(self._at)
         found.requests = self.requests + other.requests
         found._sums = {name: value + other._sums[name] for name, value in self._sums.items()}
         return found

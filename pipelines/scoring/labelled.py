@@ -18,7 +18,7 @@ from pipelines.storage.dataset import Reader
 from pipelines.storage.footers import Footers
 
 
-class Workers(NamedTuple):
+class Scorers(NamedTuple):
     """An engine, and how its workers load the transforms and the model."""
 
     engine: Engine
@@ -26,7 +26,7 @@ class Workers(NamedTuple):
 
 
 def score_split(
-    feed: Feed, workers: Workers, advance: Callable[[int], None]
+    feed: Feed, workers: Scorers, advance: Callable[[int], None]
 ) -> tuple[Scores, Scores]:
     """Labels (NaN is unknown) and scores of all rows by task, the same with every engine.
 

@@ -32,7 +32,7 @@ REQUEST, RANK, SCORE = "request", "rank", "score"
 
 
 @dataclass(frozen=True)
-class TopK:
+class TopKOptions:
     """What to rank.
 
     Args:
@@ -53,7 +53,7 @@ class TopK:
 def score_top_k(
     source: Where,
     target: Path,
-    options: TopK,
+    options: TopKOptions,
     load: Load,
     request: str | None,
     progress: Progress,
@@ -132,7 +132,7 @@ class _Writer:
             self._file.close()
 
 
-def _whole_requests(tables: Iterator[pa.Table], options: TopK) -> Iterator[pa.Table]:
+def _whole_requests(tables: Iterator[pa.Table], options: TopKOptions) -> Iterator[pa.Table]:
     """The tables, with the requests that two row groups share in one of them."""
     held: pa.Table | None = None  # the last request, which the next row group may continue
     for table in tables:
@@ -154,7 +154,7 @@ def _whole_requests(tables: Iterator[pa.Table], options: TopK) -> Iterator[pa.Ta
         yield held
 
 
-def _merged(one: pa.Table, other: pa.Table, options: TopK) -> pa.Table:
+def _merged(one: pa.Table, other: pa.Table, options: TopKOptions) -> pa.Table:
     """The best items of two parts of one request."""
     if options.catalogue:
         return one
@@ -166,7 +166,7 @@ def _merged(one: pa.Table, other: pa.Table, options: TopK) -> pa.Table:
 
 @contextmanager
 def _ranking(
-    footers: Footers, load: Load, request: str | None, options: TopK
+    footers: Footers, load: Load, request: str | None, options: TopKOptions
 ) -> Iterator[Callable[[int], pa.Table]]:
     """Yields a function from the number of a row group to the best items of its requests."""
     fitted, model = load()
@@ -207,7 +207,7 @@ Ranked = tuple[np.ndarray, pa.Array, np.ndarray]  # number of the request, item,
 
 
 def _best_of_candidates(
-    fitted: FittedFeatures, model: RankingModel, options: TopK
+    fitted: FittedFeatures, model: RankingModel, options: TopKOptions
 ) -> Callable[[pa.Table, np.ndarray], Ranked]:
     scorer = Scorer(model)
 
@@ -225,7 +225,7 @@ def _best_of_candidates(
 
 
 def _best_of_catalogue(
-    fitted: FittedFeatures, model: RankingModel, options: TopK
+    fitted: FittedFeatures, model: RankingModel, options: TopKOptions
 ) -> Callable[[pa.Table, np.ndarray], Ranked]:
     ranking = CatalogueRanking.of(fitted, model, options.task, options.unseen)
 

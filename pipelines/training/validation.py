@@ -9,7 +9,7 @@ import numpy as np
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.monitor import Monitor
 from pipelines.feed import Feed
-from pipelines.metrics import TopK, auc_by_class, logloss
+from pipelines.metrics import MeansAtK, auc_by_class, logloss
 from pipelines.metrics.probability import rate_entropy
 from pipelines.scoring.scorer import Scorer
 from pipelines.training.stopping import diverged
@@ -69,7 +69,7 @@ class _TaskMetrics:
         self._by_label: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
         self._losses: list[float] = []  # losses of batches times their rows
         self._rows = 0
-        self._top = TopK([places])
+        self._top = MeansAtK([places])
 
     def add(self, labels: np.ndarray, scores: np.ndarray, requests: np.ndarray) -> None:
         for label, kept in enumerate(self._by_label):

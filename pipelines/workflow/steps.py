@@ -53,7 +53,7 @@ from pipelines.prediction_log.skew import (
 )
 from pipelines.report import print_evaluation, print_skew, write_report, write_skew_report
 from pipelines.scoring.batch import Load, score
-from pipelines.scoring.labelled import Workers
+from pipelines.scoring.labelled import Scorers
 from pipelines.storage.columns import require_column
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Where
@@ -216,7 +216,7 @@ class Steps:
 
     def evaluate(self, engine: Engine = LOCAL) -> None:
         """Writes predictions, metrics and the report; the engine scores the rows."""
-        workers = None if engine is LOCAL else Workers(engine, self._load)
+        workers = None if engine is LOCAL else Scorers(engine, self._load)
 
         def build(folder: Path) -> Mapping[str, Any]:
             data = self.run.manifest("ingest")

@@ -12,7 +12,7 @@ from pipelines.engines import LOCAL, Engine
 from pipelines.features import FittedFeatures
 from pipelines.ingest.item_features import item_table
 from pipelines.items import ItemTable
-from pipelines.scoring.top_k import TopK, score_top_k
+from pipelines.scoring.top_k import TopKOptions, score_top_k
 from pipelines.storage.filesystem import Where
 from pipelines.training.load import load_trained
 from pipelines.workflow.steps import Steps
@@ -59,7 +59,7 @@ def rank(
         )
     exclude = steps.experiment.model.exclude
     load = functools.partial(_load, steps.run.folder, exclude, items.key, catalogue)
-    options = TopK(k, rank_by or tasks[0], items.key, whole, unseen)
+    options = TopKOptions(k, rank_by or tasks[0], items.key, whole, unseen)
     progress = Progress(steps.console)
     return score_top_k(source, target, options, load, steps.request, progress, engine)
 

@@ -17,7 +17,7 @@ from recsys_attn.loss_options import (
     Jrc,
     LossName,
     LossOptions,
-    Ranking,
+    RankingLoss,
     loss_options,
 )
 from recsys_attn.losses import LOSSES, CandidateCrossentropy, task_loss
@@ -200,7 +200,7 @@ def test_a_name_has_the_defaults_of_its_options() -> None:
         by_name = LOSSES[name].of_requests(*requests_of())
         np.testing.assert_array_equal(task_loss(options).of_requests(*requests_of()), by_name)
     assert Task("click", loss="focal").has_probabilities
-    assert not Task("click", loss=Ranking("bpr")).has_probabilities
+    assert not Task("click", loss=RankingLoss("bpr")).has_probabilities
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_a_name_has_the_defaults_of_its_options() -> None:
         (lambda: CrossEntropy(1.0), "`smoothing` must be a finite number of at least 0 and below"),
         (lambda: Focal(-0.1), "`gamma` must be a finite number of at least 0"),
         (lambda: Jrc(0.0), "`alpha` must be a finite number above 0 and at most 1"),
-        (lambda: Ranking("focal"), "Unknown `name`. Valid names: "),
+        (lambda: RankingLoss("focal"), "Unknown `name`. Valid names: "),
         (lambda: loss_options("focall"), "Did you mean 'focal'"),
     ],
 )

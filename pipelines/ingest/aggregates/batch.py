@@ -25,7 +25,7 @@ from pipelines.ingest.aggregates.measures import PARTS, to_ticks
 from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.ingest.aggregates.past import Past
 from pipelines.ingest.aggregates.spill import Spill, read_range
-from pipelines.ingest.aggregates.state import State, adds
+from pipelines.ingest.aggregates.state import AggregateState, adds
 from pipelines.ingest.source import Columns, Source, SourceFile
 from pipelines.ingest.splitter import file_chunks, request_runs
 from pipelines.storage.columns import require_column
@@ -38,7 +38,7 @@ _ROWS, _EVENTS = "rows", "events"
 
 def with_aggregates(
     source: Source, aggregates: Sequence[AggregateOptions], engine: Engine, folder: Path
-) -> tuple[Source, State]:
+) -> tuple[Source, AggregateState]:
     """The source with the aggregates as float32 columns, and the state after its last row.
 
     Args:
@@ -94,17 +94,19 @@ def _check_times(column: pa.ChunkedArray, name: str, where: str) -> None:
         )
 
 
-def _spilled(source: Source, aggregates: Sequence[AggregateOptions], spill: Spill) -> State:
+def _spilled(
+    source: Source, aggregates: Sequence[AggregateOptions], spill: Spill
+) -> AggregateState:
     """Writes what the aggregates need of each row; returns the state with the keys, numbered."""
     names = {source.request, *(name for each in aggregates for name in each.columns)}
     wanted = frozenset(name for name in names if name is not None)
-    state: State | None = None
+    state: AggregateState | None = None
     row = 0
     for file in _files(source):
         first_row = row
         for table in filter(len, file_chunks(source, file, wanted)):
             check_aggregates(table.schema, aggregates, file.where)
-            state = state or State.empty(aggregates, table.schema)
+            state = state or AggregateState.empty(aggregates, table.schema)
             time = state.times(table)
             starts, lengths = request_runs(table, source.request)
             moment = np.repeat(np.minimum.reduceat(time, starts), lengths)

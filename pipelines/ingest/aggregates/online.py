@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.ingest.aggregates.measures import to_ticks
-from pipelines.ingest.aggregates.state import State
+from pipelines.ingest.aggregates.state import AggregateState
 
 _RECENT = 65_536  # events between two merges into the sorted state
 
@@ -35,7 +35,7 @@ class Aggregates:
         store.values({"user_id": 7, "item_id": 13}, later)
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: AggregateState) -> None:
         self._state = state
         self._recent: list[dict[int, list[tuple[Any, np.ndarray]]]] = []
         self._forget_recent()
@@ -43,7 +43,7 @@ class Aggregates:
     @classmethod
     def load(cls, folder: Path | str) -> Aggregates:
         """Continues from `data/aggregates` of a run, or `assets.extra/aggregates` of an export."""
-        return cls(State.load(Path(folder)))
+        return cls(AggregateState.load(Path(folder)))
 
     def save(self, folder: Path | str) -> None:
         """Writes the state into a new folder, in the form that `load` reads."""

@@ -25,7 +25,7 @@ _KEY = "by/{}".format
 
 
 @dataclass
-class State:
+class AggregateState:
     """All aggregates of an experiment and what they keep of the events so far.
 
     Attributes:
@@ -47,7 +47,7 @@ class State:
     newest: int | float | None = None
 
     @classmethod
-    def empty(cls, aggregates: Sequence[AggregateOptions], columns: pa.Schema) -> State:
+    def empty(cls, aggregates: Sequence[AggregateOptions], columns: pa.Schema) -> AggregateState:
         """The state before any event."""
         ticks = ticks_per_second(columns.field(aggregates[0].time).type)
         names = dict.fromkeys(name for each in aggregates for name in each.columns)
@@ -115,7 +115,7 @@ class State:
         )
 
     @classmethod
-    def load(cls, folder: Path) -> State:
+    def load(cls, folder: Path) -> AggregateState:
         """The state that `save` wrote."""
         saved = _definition(folder)
         options = [AggregateOptions.model_validate(each) for each in saved["aggregates"]]

@@ -7,7 +7,7 @@ from functools import reduce
 import numpy as np
 import pytest
 
-from pipelines.metrics import TopK, ordered, ranked, task_metrics
+from pipelines.metrics import MeansAtK, ordered, ranked, task_metrics
 from pipelines.metrics.cluster_sums import ClusterSums
 from pipelines.metrics.intervals import delong_of, interval_of
 from pipelines.metrics.ordered import whole_groups
@@ -61,9 +61,9 @@ def test_merged_parts_equal_the_whole(levels, pieces):
         within = reduce(LabelCounts.merged, (one.within(users[p]) for one, p in each))
         tops = []
         for rows in of_requests:
-            tops.append(TopK((1, 3)))
+            tops.append(MeansAtK((1, 3)))
             tops[-1].add(labels[rows], scores[rows], requests[rows])
-        top = reduce(TopK.merged, tops)
+        top = reduce(MeansAtK.merged, tops)
         return metrics_of(counts, reduce(ClusterSums.merged, sums), within, top)
 
     everything = [np.arange(labels.size)]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pipelines.metrics import (
-    TopK,
+    MeansAtK,
     auc,
     auc_interval,
     average_precision,
@@ -56,7 +56,7 @@ def test_task_metrics_are_those_of_the_labelled_rows():
     ranked = np.unique(r[y == 1]).size - sum(y[r == one].all() for one in np.unique(r))
 
     def at_k(column):
-        top = TopK((2, 3))
+        top = MeansAtK((2, 3))
         top.add(y, column, r)
         return top.metrics()
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from pipelines.metrics import TopK, top_k
+from pipelines.metrics import MeansAtK, top_k
 
 AT = (1, 3, 10)
 
@@ -45,7 +45,7 @@ def requests(count=40, longest=6, levels=3):
 
 
 def test_metrics_are_the_means_over_all_orders_of_ties():
-    found, expected = TopK(AT), []
+    found, expected = MeansAtK(AT), []
     for number, (labels, scores) in enumerate(requests()):
         found.add(labels, scores, np.full(len(labels), number))
         if 0 < labels.sum() < labels.size:
@@ -59,7 +59,7 @@ def test_parts_and_unknown_labels_change_nothing():
     """At once, in any order of rows, and beside candidates whose label is not known."""
     rows = [(y, z, n) for n, (ys, zs) in enumerate(requests()) for y, z in zip(ys, zs, strict=True)]
     labels, scores, numbers = map(np.array, zip(*rows, strict=True))
-    parts, whole = TopK(AT), TopK(AT)
+    parts, whole = MeansAtK(AT), MeansAtK(AT)
     for number in np.unique(numbers):
         of = numbers == number
         parts.add(labels[of], scores[of], numbers[of])
@@ -77,7 +77,7 @@ def test_parts_and_unknown_labels_change_nothing():
 
 def test_equal_scores_are_a_random_order():
     """One positive among 21: its place is uniform."""
-    top = TopK([10])
+    top = MeansAtK([10])
     top.add(np.arange(21) == 4, np.zeros(21), np.zeros(21))
     metrics = top.metrics()
     places = np.arange(1, 11)
@@ -88,11 +88,11 @@ def test_equal_scores_are_a_random_order():
 
 
 def test_requests_of_one_class_leave_nothing_to_measure():
-    top = TopK([5])
+    top = MeansAtK([5])
     top.add([1, 1, 0, 0, np.nan], [0.1, 0.2, 0.3, 0.4, 0.5], [0, 0, 1, 1, 1])
     assert (top.requests, set(top.metrics().values())) == (0, {None})
     with pytest.raises(ValueError, match=r"positive numbers of places. Received: at=\[0\]"):
-        TopK([0])
+        MeansAtK([0])
     with pytest.raises(ValueError, match="`requests` must have one value per label"):
         top.add([1, 0], [0.1, 0.2], [1])
 

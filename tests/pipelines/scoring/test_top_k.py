@@ -13,7 +13,7 @@ from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
 from pipelines.scoring import catalogue_ranking
 from pipelines.scoring.scorer import Scorer
-from pipelines.scoring.top_k import TopK, score_top_k
+from pipelines.scoring.top_k import TopKOptions, score_top_k
 from recsys_attn.models import mlp
 from tests.support import next_items
 from tests.support.once import once
@@ -52,7 +52,7 @@ def ranked(fitted, model, table, tmp_path: Path, request="id", group=7, **option
     score_top_k(
         tmp_path / "rows.parquet",
         tmp_path / "best.parquet",
-        TopK(**{"k": 3, "task": "next", "key": "item", **options}),
+        TopKOptions(**{"k": 3, "task": "next", "key": "item", **options}),
         lambda: (fitted, model),
         request,
         Progress(Console(file=io.StringIO())),

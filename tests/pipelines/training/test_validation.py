@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.monitor import Monitor
-from pipelines.metrics import TopK, task_metrics
+from pipelines.metrics import MeansAtK, task_metrics
 from pipelines.training import validation
 from pipelines.training.validation import Validation
 from recsys_attn.schema import Task
@@ -68,7 +68,7 @@ def test_loss_that_needs_calibration_has_no_logloss(monkeypatch: pytest.MonkeyPa
 def test_metrics_at_k_are_those_of_all_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     found = batches()
     metrics = validated(monkeypatch, found, "buy/map@2")
-    top = TopK([2])
+    top = MeansAtK([2])
     for number, (labels, scores, requests) in enumerate(found):
         top.add(labels["buy"], scores["buy"], requests + 100 * number)
     for name, value in top.metrics().items():

@@ -16,7 +16,7 @@ from pipelines.feed import Feed
 from pipelines.ingest.aggregates.batch import with_aggregates
 from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.scoring.batch import score
-from pipelines.scoring.labelled import Workers, score_split
+from pipelines.scoring.labelled import Scorers, score_split
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.load import load_trained
@@ -100,7 +100,7 @@ def test_labels_and_scores_of_a_split_are_the_same(engine: Engine, source: Path,
     feed = Feed(DataSplit(source), load()[0], "request")
     found, done = [], []
     for each in (LOCAL, engine):
-        found.append(score_split(feed, Workers(each, load), done.append))
+        found.append(score_split(feed, Scorers(each, load), done.append))
     assert done == DataSplit(source).footers.rows.tolist() * 2
     for local, remote in zip(*found, strict=True):
         assert local.keys() == remote.keys() == set(TASKS)

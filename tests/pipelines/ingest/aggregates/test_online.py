@@ -13,13 +13,13 @@ from pipelines.ingest.aggregates import batch
 from pipelines.ingest.aggregates.batch import with_aggregates
 from pipelines.ingest.aggregates.online import Aggregates
 from pipelines.ingest.aggregates.options import AggregateOptions
-from pipelines.ingest.aggregates.state import State
+from pipelines.ingest.aggregates.state import AggregateState
 from tests.pipelines.ingest.aggregates.events import definitions, source, table
 
 NAMES = [aggregate.name for aggregate in definitions()]
 
 
-def _batch(folder: Path, rows: pa.Table) -> tuple[list[dict], State]:
+def _batch(folder: Path, rows: pa.Table) -> tuple[list[dict], AggregateState]:
     folder.mkdir()
     found, state = with_aggregates(source(rows, request=None), definitions(), LOCAL, folder)
     ((file,),) = found.parts.values()
@@ -48,7 +48,7 @@ def test_store_continues_the_batch_to_the_bit(tmp_path, monkeypatch, start: int)
         if start
         else (
             [],
-            State.empty(definitions(), rows.schema),
+            AggregateState.empty(definitions(), rows.schema),
         )
     )
     state.save(tmp_path / "state")
@@ -68,7 +68,7 @@ def test_neither_order_nor_division_of_the_events_matters(tmp_path) -> None:
     mixed = np.random.default_rng(0).permutation(len(rows)).tolist()
     stores = []
     for order in (range(len(rows)), mixed, mixed[:83], mixed[83:]):
-        stores.append(Aggregates(State.empty(aggregates, table().schema)))
+        stores.append(Aggregates(AggregateState.empty(aggregates, table().schema)))
         for index in order:
             stores[-1].update(rows[index])
     whole, other_order, first_part, second_part = stores
@@ -81,7 +81,7 @@ def test_neither_order_nor_division_of_the_events_matters(tmp_path) -> None:
 
 
 def test_states_of_other_definitions_are_not_merged(tmp_path) -> None:
-    first, second = (State.empty([each], table().schema) for each in definitions()[:2])
+    first, second = (AggregateState.empty([each], table().schema) for each in definitions()[:2])
     second.save(tmp_path / "other")
     with pytest.raises(PipelineError, match="other definitions of aggregates"):
         first.merge(tmp_path / "other")
@@ -100,7 +100,7 @@ def test_windows_and_ages_of_timestamps_are_in_seconds() -> None:
             AggregateOptions(name="age", kind="since_last", **shared),
         ]
         columns = pa.schema({"user": pa.int64(), "at": kind})
-        store = Aggregates(State.empty(aggregates, columns))
+        store = Aggregates(AggregateState.empty(aggregates, columns))
         zone = {"tzinfo": dt.UTC} if getattr(kind, "tz", None) else {}
         first, later = start.replace(**zone), (start + dt.timedelta(seconds=60.5)).replace(**zone)
         assert store.values({"user": 3}, first) == {"count": 0.0, "age": None}
@@ -113,6 +113,6 @@ def test_windows_and_ages_of_timestamps_are_in_seconds() -> None:
 
 def test_invalid_label_names_its_key() -> None:
     aggregate = AggregateOptions(name="ctr", kind="rate", of="click", by="user", time="time")
-    store = Aggregates(State.empty([aggregate], table().schema))
+    store = Aggregates(AggregateState.empty([aggregate], table().schema))
     with pytest.raises(PipelineError, match="'click': expected a label of 0, 1 or null"):
         store.update({"user": "a", "time": 1, "click": 2})
