@@ -2,6 +2,7 @@
 
     python -m benchmarks.next_item_models --data data/movielens-1m --seeds 1
     python -m benchmarks.next_item_models --data data/movielens-1m --model "SASRec, softmax"
+    python -m benchmarks.next_item_models --data data/movielens-1m --model HSTU --unstable
 
 Runs `experiments/sequences/movielens-1m.toml` with other models and objectives, each in a folder of
 its own that is kept, so that the same command goes on where it was interrupted. Prints HR and NDCG
@@ -79,6 +80,24 @@ ENTRIES = {
 }
 
 
+def unstable(data: Path, folder: Path) -> dict[str, str]:
+    """Writes the ratings in the order of an unstable sort, that of HSTU's authors.
+
+    Most ratings share their time with others of the user, which then come in any order.
+    """
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    from pipelines.ingest.datasets import movielens
+
+    ratings = movielens.ratings_of(data)
+    order = np.argsort(ratings["timestamp"].to_numpy(), kind="quicksort")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "unstable.parquet"
+    pq.write_table(ratings.take(order), path)
+    return {"data.source": "events", "data.path": str(path)}
+
+
 def run(entry: Entry, seed: int, data: Path, folder: Path, console: Console) -> dict[str, Any]:
     """Runs an entry with a seed; returns the test metrics, seconds and weights."""
     from pipelines.common.artifacts import read_json
@@ -104,6 +123,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1, help="seeds of each model")
     parser.add_argument("--model", action="append", choices=ENTRIES, help="default: all")
     parser.add_argument("--by-time", action="store_true", help="split by a global time")
+    parser.add_argument("--unstable", action="store_true", help="events sorted by an unstable sort")
     parser.add_argument("--runs", type=Path, default=Path("runs/next-item-models"))
     options = parser.parse_args()
     console = Console(width=110)
@@ -113,7 +133,10 @@ def main() -> None:
         entry = ENTRIES[name]
         if options.by_time:
             entry = Entry({**entry.keys, "data.split": _SPLIT})
+        if options.unstable:
+            entry = Entry({**entry.keys, **unstable(options.data, options.runs)})
         kind = "by-time" if options.by_time else "last"
+        kind += "-unstable" * options.unstable
         results = []
         for seed in range(2021, 2021 + options.seeds):
             console.rule(f"{name}, seed {seed}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 from keras import ops
@@ -11,7 +12,7 @@ from recsys_attn.tensors import Tensor
 
 
 def blockwise(
-    blocks: int | Sequence[int], axis: int, initializer: str = "glorot_uniform"
+    blocks: int | Sequence[int], axis: int, initializer: Any = "glorot_uniform"
 ) -> Callable[..., Tensor]:
     """Draws blocks along `axis`, a number of equal ones or one of each size, with their own fans.
 
@@ -23,7 +24,8 @@ def blockwise(
         sizes = [shape[axis] // blocks] * blocks if isinstance(blocks, int) else blocks
         shapes = [[*shape[:axis], size, *shape[axis + 1 :]] for size in sizes]
         # A new initializer per block: one object would give every block the same values.
-        draws = [keras.initializers.get(initializer)(block, dtype=dtype) for block in shapes]
+        like = keras.initializers.get(initializer)
+        draws = [like.clone()(block, dtype=dtype) for block in shapes]
         return ops.concatenate(draws, axis=axis)
 
     return initialize
@@ -34,9 +36,16 @@ def glorot(gain: float) -> keras.initializers.Initializer:
     return keras.initializers.VarianceScaling(gain**2, mode="fan_avg", distribution="uniform")
 
 
-def repeated(
-    initializer: keras.initializers.Initializer, heads: int, times: int
-) -> Callable[..., Tensor]:
+def scaled(initializer: keras.initializers.Initializer, gain: float) -> Callable[..., Tensor]:
+    """Draws of a new initializer like this one, times `gain`: one object draws the same always."""
+
+    def initialize(shape: tuple[int, ...], dtype: str | None = None) -> Tensor:
+        return gain * initializer.clone()(shape, dtype=dtype)
+
+    return initialize
+
+
+def repeated(initializer: Callable[..., Tensor], heads: int, times: int) -> Callable[..., Tensor]:
     """Draws a matrix of which the columns of each head occur `times` times, side by side."""
 
     def initialize(shape: tuple[int, ...], dtype: str | None = None) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import keras
+
 from recsys_attn.attention.gates.output import OutputGate
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.blocks.encoder import TransformerEncoder
@@ -283,6 +285,7 @@ def hstu(
         "place_bias": places if by_time else None,
         "next_positions": by_time,
     }
+    small = keras.initializers.RandomNormal(stddev=0.02)  # products of queries and keys too
     size = head_dim or max(1, event_width(schema, width, action) // num_heads)
 
     def block() -> TransformerBlock:
@@ -292,7 +295,8 @@ def hstu(
             {"class_name": "dense", "config": mechanism},
             value="silu",
             activation="silu",
-            gate=OutputGate("silu", normalise=True),
+            gate=OutputGate("silu", normalise=True, kernel_initializer=small),
+            kernel_initializer=small,
         )
         return TransformerBlock(attention, feed_forward_units=0, dropout=dropout)
 

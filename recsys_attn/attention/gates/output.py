@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import keras
 from keras import ops
 
 from recsys_attn.attention.gates.base import GATES, require_known_heads
@@ -34,6 +35,7 @@ class OutputGate(Layer):
             Defaults to True.
         normalise: Whether to normalise the heads together before the gate. Set it where attention
             does not divide by the sum of its weights, as in HSTU. Defaults to False.
+        kernel_initializer: Keras initializer of W. Defaults to `"glorot_uniform"`.
 
     Call arguments:
         heads: (B, T, N, V), the output of each head.
@@ -56,6 +58,7 @@ class OutputGate(Layer):
         activation: Any = "sigmoid",
         per_channel: bool = True,
         normalise: bool = False,
+        kernel_initializer: Any = "glorot_uniform",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -65,6 +68,7 @@ class OutputGate(Layer):
         self.per_channel = per_channel
         require_bool("normalise", normalise)
         self.normalise = normalise
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build(self, heads_shape: Shape, inputs_shape: Shape) -> None:
         require_known_heads(heads_shape)
@@ -77,7 +81,7 @@ class OutputGate(Layer):
             )
         self.kernel = self.add_weight(
             shape=(heads, inputs_shape[-1], size),
-            initializer=blockwise(heads, axis=0),
+            initializer=blockwise(heads, axis=0, initializer=self.kernel_initializer),
             name="kernel",
         )
 
@@ -97,4 +101,5 @@ class OutputGate(Layer):
             "activation": self.activation,
             "per_channel": self.per_channel,
             "normalise": self.normalise,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }

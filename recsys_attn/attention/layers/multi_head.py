@@ -25,7 +25,7 @@ from recsys_attn.attention.layers.pruning import slice_heads, take_heads
 from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool
-from recsys_attn.initializers import glorot, repeated
+from recsys_attn.initializers import repeated, scaled
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -62,6 +62,7 @@ class MultiHeadAttention(Layer):
         disagreement: A `Disagreement`, a penalty on similar heads, or its weights, such as
             `{"outputs": 0.1}`. Defaults to none.
         use_bias: Whether projections have biases. Defaults to True.
+        kernel_initializer: Keras initializer of the projections. Defaults to `"glorot_uniform"`.
 
     Call arguments:
         query: (B, T, E).
@@ -118,6 +119,7 @@ class MultiHeadAttention(Layer):
         gate: Any = None,
         disagreement: Any = None,
         use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -134,6 +136,7 @@ class MultiHeadAttention(Layer):
         self.value_activation = activations.function("value", name, "identity")
         self.activation = activations.function("activation", activation)
         self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.context_heads: Any = None
 
     def _require_sizes_that_fit(self, value: str) -> None:
@@ -200,7 +203,7 @@ class MultiHeadAttention(Layer):
 
     def _projection(self, name: str, size: int, units: int) -> tuple[Any, Any]:
         gain = self.initial_gain if name in ("value", "output") else 1.0
-        initializer: Any = glorot(gain)
+        initializer: Any = scaled(self.kernel_initializer, gain)
         if name != "output" and self.mechanism.projections > 1:
             initializer = repeated(initializer, self._layout[name][0], self.mechanism.projections)
         kernel = self.add_weight(
@@ -380,6 +383,7 @@ class MultiHeadAttention(Layer):
             "gate": heads["gate"],
             "disagreement": heads["disagreement"],
             "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }
 
 

@@ -336,3 +336,15 @@ def test_a_gate_with_weights_belongs_to_one_layer() -> None:
 def test_wrong_use_is_one_sentence(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_kernel_initializer_draws_each_projection_anew() -> None:
+    small = keras.initializers.RandomNormal(stddev=0.02)
+    gate = OutputGate(kernel_initializer=small)
+    layer = MultiHeadAttention(4, 16, gate=gate, kernel_initializer=small)
+    layer.build((None, None, 64))
+    kernels = [np.asarray(w).ravel() for w in layer.weights if "kernel" in w.name]
+    assert len(kernels) == 5
+    for kernel in kernels:
+        np.testing.assert_allclose(kernel.std(), 0.02, rtol=0.05)
+    assert np.abs(np.corrcoef(kernels) - np.eye(5)).max() < 0.1
