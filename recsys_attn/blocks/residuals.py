@@ -113,12 +113,15 @@ class Plain(Residual):
 
 
 @RESIDUALS.register("gated")
-class Gated(Residual):
+class Gated(Plain):
     """`x + sigmoid(W x) * F(x)`, with the x before its normalisation: the block of LiGR.
 
     Sources: Borisyuk et al., "From Features to Transformers: Redefining Ranking for Scalable
     Impact" (LiGR), 2025, arXiv 2502.03417; over items: Tikhonovich et al., "eSASRec", 2025,
     arXiv 2508.06450.
+
+    Args:
+        initial_gain: As in `Plain`.
 
     Example:
 

@@ -136,7 +136,7 @@ def esasrec(
     block = {
         "attention": attention_of(dropout, "causal"),
         "activation": "swiglu",
-        "residual": "gated",
+        "residual": {**SMALL_START, "class_name": "gated"},
     }
     parts = parts_of(schema, block, num_layers, num_heads, width, dropout, positions)
     return model_of(schema, width, EventEncoder.of(parts, dropout, scale=True), "esasrec")
