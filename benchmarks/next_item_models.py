@@ -55,7 +55,6 @@ ENTRIES = {
         {
             "model": {"name": "bert4rec", "dropout": 0.1},
             "objectives": [{"name": "masked_item"}],
-            "training.epochs": 200,
             "training.patience": 20,
         },
         (0.2843, 0.1537),

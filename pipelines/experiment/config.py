@@ -269,6 +269,11 @@ def load_experiment(path: Path, overrides: dict[str, Any] | None = None) -> Expe
         overrides: Values by dotted key that replace those of the file.
     """
     values = read_values(path, overrides or {})
+    source = values.get("data", {}).get("source") if isinstance(values.get("data"), dict) else None
+    if "objectives" in values or source == "events":
+        raise PipelineError(
+            f"{path} is the experiment of a sequence model: use `recsys-attn pretrain` for it."
+        )
     import_parts(values, path)
     inherited = _expand_shorthands(values)
     check_own_options(values, str(path))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError, create_model, model_validator
 
-from pipelines.common.errors import PipelineError, check_known
+from pipelines.common.errors import PipelineError
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.config import read_values
 from pipelines.experiment.own_options import iso_text
@@ -73,7 +73,18 @@ class SequenceExperiment(TomlTable):
         names = [objective.name for objective in self.objectives]
         if len(set(names)) < len(names):
             raise ValueError(f"`objectives` must have different names. Received: {names}")
-        check_known("inputs", self.inputs, self.data.columns)
+        for name in self.inputs:
+            if name not in self.data.columns:
+                raise ValueError(
+                    f"`inputs` names {name!r}: name it in `data.columns` too. "
+                    f"Received: data.columns={list(self.data.columns)}"
+                )
+        action = self.model.arguments.get("action")
+        if action is not None and action not in self.inputs:
+            raise ValueError(
+                f"`model.action` names {action!r}: name it in `inputs` and in `data.columns` too. "
+                f"Received: inputs={list(self.inputs)}"
+            )
         return self
 
     @property
@@ -144,7 +155,8 @@ def build_objectives(
             _require_columns(name, objective, sizes)
             objective.prepare(model, sizes)
         except (TypeError, ValueError) as error:
-            raise PipelineError(f"`objectives`: {str(error).removesuffix('.')}.") from None
+            reason = str(error).removesuffix(".")
+            raise PipelineError(f"`objectives`, {name!r}: {reason}.") from None
         made.append(objective)
     return made
 
@@ -192,6 +204,11 @@ def load_sequence_experiment(
         overrides: Values by dotted key that replace those of the file.
     """
     values = read_values(path, overrides or {})
+    if not {"features", "tasks"}.isdisjoint(values):
+        raise PipelineError(
+            f"{path} has features and tasks, so it is the experiment of a ranking model: use "
+            "`recsys-attn run` for it."
+        )
     kind = _type()
     try:
         return kind.model_validate_json(json.dumps(values, default=iso_text), strict=True)

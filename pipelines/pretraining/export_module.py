@@ -29,8 +29,8 @@ class NextItemModule(tf.Module):
     an unknown candidate has the score NaN.
 
     Ages are inputs only where the model reads them. Lists are padded on the right with the missing
-    value. Items that the vocabulary lacks are events
-    of an unknown item; a user without events gets the scores of a history without any.
+    value, NaN for ages. Items that the vocabulary lacks are events of an unknown item; a user
+    without events gets the scores of a history without any.
 
     Args:
         model: The model.
@@ -77,6 +77,12 @@ class NextItemModule(tf.Module):
 
     def inputs(self, raw: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns the model's inputs, with ages of 0 where the model does not read them."""
+        lists = {name: tf.shape(raw[name])[1] for name in self.events}
+        first = lists[self._item.name]
+        for name, length in lists.items():
+            tf.debugging.assert_equal(
+                length, first, f"the lists of {name} and of {self._item.name} are not equally long"
+            )
         found = self.features(raw)
         items = found[self._item.name]
         return {s.name: found.get(s.name, tf.zeros_like(items)) for s in self._model.sequences}

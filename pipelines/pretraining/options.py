@@ -131,7 +131,7 @@ class SequenceExport(TomlTable):
 
     Attributes:
         name: Name of the exported model. None: the name of the experiment.
-        top: The most items that a request can ask for.
+        top: Number of items in every answer, at most those of the catalogue.
     """
 
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")

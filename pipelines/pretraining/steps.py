@@ -64,13 +64,13 @@ class SequenceSteps:
 
     def everything(self) -> None:
         """Runs all steps in order."""
-        self._require_training_alone(_ORDER)
-        check_experiment(self.experiment)
         self.take(_ORDER)
 
     def take(self, names: Collection[str]) -> None:
         """Runs the steps of these names, in their order."""
         self._require_training_alone(names)
+        if set(names) != {"train"}:  # which checks the same, behind the start of the workers
+            check_experiment(self.experiment)
         for name in _ORDER:
             if name in names:
                 getattr(self, name)()
@@ -97,6 +97,13 @@ class SequenceSteps:
                 f"{summary['events']:,} events of {summary['users']:,} users and "
                 f"{summary['items']:,} items; rows: {rows}"
             )
+            left_out = [
+                f"{name.replace('_', ' ')} {count:,}"
+                for name, count in summary["left_out"].items()
+                if count
+            ]
+            if left_out:
+                progress.finish(f"left out: {', '.join(left_out)}")
             files = [path for split in SPLITS for path in sorted((folder / split).glob("*"))]
             return {**summary, "data_hash": hash_files(files)}
 
@@ -104,6 +111,7 @@ class SequenceSteps:
 
     def fit(self) -> None:
         """Fits the vocabularies on the train rows."""
+        self.run.manifest("ingest")
         train = DataSplit(self.run.path("ingest") / "train")
         experiment, item = self.experiment, self.experiment.data.item
         schema = schema_of(train.schema, item, experiment.columns, experiment.max_length)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import logging
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ from serving.models.model import Model
 from serving.models.signature import Compute, Signature
 from serving.runtimes.tensorflow.saved_model import MANIFEST, is_ours
 
+_LOGGER = logging.getLogger(__name__)
 USER = "user"
 _START, _STEP, _STATE, _EXCLUDE = "start", "step", "state", "exclude"
 _NEXT_ITEMS = "next_items"
@@ -82,7 +84,14 @@ class UserStates:
         if not most or not is_ours(model.path):
             return None
         manifest = json.loads((model.path / MANIFEST).read_text("utf-8"))
-        return cls(model, most) if manifest.get("stateful") else None
+        if manifest.get("stateful"):
+            return cls(model, most)
+        if "state" in manifest:
+            reason = manifest["state"]["reason"]
+            _LOGGER.warning(
+                "no user states for %s version %s: %s", model.name, model.version, reason
+            )
+        return None
 
     def serve(self, signature: Signature) -> None:
         """Lets a signature take users, if it has a form that goes on from a state."""
@@ -96,12 +105,12 @@ class UserStates:
     def states(self, users: np.ndarray, inputs: Arrays, trace: RequestTrace) -> np.ndarray | None:
         """Returns the states `(B, D)` after the events of a request.
 
-        None where a user has no name or too many events.
+        None where a user has no name or too many events, or where lists are not equally long.
         """
-        events = _aligned({name: inputs[name] for name in self._names})
-        counts = _counts(events)
-        if not all(users):
+        events = {name: inputs[name] for name in self._names}
+        if not all(users) or len({array.shape[1] for array in events.values()}) > 1:
             return None
+        counts = _counts(events)
         if counts.max(initial=0) > self._longest:
             trace.user_misses += len(users)
             return None
@@ -203,19 +212,6 @@ class _WithStates:
         if states is None:
             return self._compute(given, outputs, trace)
         return self._users.from_state(self._key, states, given, outputs, trace)
-
-
-def _aligned(events: Arrays) -> dict[str, np.ndarray]:
-    """Returns lists of the same length; a client may send one shorter."""
-    longest = max(array.shape[1] for array in events.values())
-    return {
-        name: np.pad(
-            array,
-            ((0, 0), (0, longest - array.shape[1])),
-            constant_values=missing_value(array.dtype),
-        )
-        for name, array in events.items()
-    }
 
 
 def _counts(events: Arrays) -> np.ndarray:

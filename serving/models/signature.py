@@ -40,6 +40,7 @@ class Signature:
         self.input_specs = _specs(definition.inputs)
         self.output_specs = _specs(definition.outputs)
         self.candidate_names: frozenset[str] = frozenset()
+        self.optional: frozenset[str] = frozenset()  # of `add_optional`
         self._defaults = {name: decode(name, proto) for name, proto in definition.defaults.items()}
         self._required = set(definition.inputs) - set(self._defaults)
         self._quantized = {
@@ -75,6 +76,7 @@ class Signature:
         """Adds an input that may be left out, for a layer around the computation."""
         self.definition.inputs[name].CopyFrom(info)
         self.input_specs[name] = TensorSpec.from_proto(info)
+        self.optional |= {name}
 
     def wrap(self, wrap: Callable[[Compute], Compute]) -> None:
         """Puts a layer around the computation, such as batching."""

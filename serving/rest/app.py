@@ -254,7 +254,7 @@ def _predict_request(
     signature = model.signatures.get(key)
     if signature is None:
         raise errors.InvalidArgument(f'Serving signature name: "{key}" not found in signature def')
-    inputs = read_inputs(document, signature.input_specs, model.takes_missing)
+    inputs = read_inputs(document, signature.input_specs, model.takes_missing, signature.optional)
     request = InferenceRequest(ref_to(model), key, inputs, signature.select(()))
     return request, "instances" in document
 

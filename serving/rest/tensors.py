@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,10 @@ def shown(value: Any) -> str:
 
 
 def read_inputs(
-    document: Mapping[str, Any], declared: Inputs, takes_missing: bool = False
+    document: Mapping[str, Any],
+    declared: Inputs,
+    takes_missing: bool = False,
+    optional: Collection[str] = (),
 ) -> dict[str, np.ndarray]:
     """Returns the arrays of a document, by input name.
 
@@ -43,6 +46,7 @@ def read_inputs(
         document: `{"instances": [...]}` or `{"inputs": ...}`.
         declared: The signature's inputs.
         takes_missing: Whether the model has missing values, for which null stands.
+        optional: The inputs that may be left out, in `instances` of all rows.
 
     Raises:
         InvalidArgument: Neither form, or values that are not of the input's dtype or shape.
@@ -53,9 +57,10 @@ def read_inputs(
             "'inputs' or 'instances' keys to exist "
         )
     if "instances" in document:
-        columns = _columns_of_rows(document, declared)
+        columns = _columns_of_rows(document, _without(declared, optional, document["instances"]))
     elif "inputs" in document:
-        columns = _columns(document["inputs"], declared)
+        inputs = document["inputs"]
+        columns = _columns(inputs, _without(declared, optional, [inputs]))
     else:
         raise InvalidArgument("Missing 'inputs' or 'instances' key")
     return {
@@ -99,6 +104,13 @@ def from_base64(value: Mapping[str, Any]) -> bytes:
         return base64.b64decode(value["b64"], validate=True)
     except (binascii.Error, ValueError) as error:
         raise InvalidArgument("Unable to base64 decode") from error
+
+
+def _without(declared: Inputs, optional: Collection[str], rows: Any) -> Inputs:
+    """Returns the declared inputs without those optional ones that the first row lacks."""
+    first = rows[0] if isinstance(rows, list) and rows else None
+    given = set(first) if isinstance(first, dict) else set()
+    return {k: spec for k, spec in declared.items() if k in given or k not in optional}
 
 
 def _columns_of_rows(document: Mapping[str, Any], declared: Inputs) -> dict[str, list[Any]]:

@@ -61,7 +61,8 @@ def write_next_export(
     path.mkdir(parents=True)
     events = pa.array([list(NAMES[:5]), list(NAMES[3:13]), ["i4"]], pa.list_(pa.string()))
     table = folder.parent / f"{folder.name}-{version}.parquet"
-    pq.write_table(pa.table({"item": events}), table)
+    names = [feature.name for feature in features.schema.features]
+    pq.write_table(pa.table(dict.fromkeys(names, events)), table)
     model = drawn(make, features, seed)
     split = DataSplit(table)
     manifest = export_next_items(

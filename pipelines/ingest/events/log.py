@@ -146,10 +146,10 @@ def _check_type(key: str, name: str, kind: pa.DataType, where: str) -> None:
                 f"{where}: column {name!r} (data.time): expected seconds as numbers, dates or "
                 f"timestamps. Received: {kind}. Convert the column."
             )
-    elif key != "data.columns" and not (pa.types.is_integer(kind) or _is_text(kind)):
+    elif not (pa.types.is_integer(kind) or _is_text(kind)):
         raise PipelineError(
             f"{where}: column {name!r} ({key}): expected ids, which are integers or strings. "
-            f"Received: {kind}. Convert the column."
+            f"Received: {kind}. Convert the column, or cut its numbers into ranges."
         )
 
 

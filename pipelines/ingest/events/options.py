@@ -11,6 +11,7 @@ from pipelines.ingest.data_options import DataOptions, SplitOptions
 from pipelines.storage.filesystem import stamps_of
 
 AGE, SESSION, COUNT = "age", "session", "count"  # columns that ingest makes
+SERVED = ("candidate", "exclude", "state", "user")  # further inputs of the exported model
 
 
 class EventSplit(TomlTable):
@@ -62,7 +63,8 @@ class EventOptions(TomlTable):
         user: Column of the user.
         item: Column of the item.
         time: Column of the time: seconds as numbers, dates or timestamps.
-        columns: Further columns to keep as lists beside the items, such as the kind of an event.
+        columns: Further columns to keep as lists beside the items, such as the kind of an event:
+            strings or integers. Cut other numbers into ranges first.
         session: Column of the session. Null is one session of a user too.
         session_gap: In place of `session`: an event this many seconds or more after the one
             before it starts a new session. 1800 is common on the web.
@@ -110,6 +112,12 @@ class EventOptions(TomlTable):
             raise ValueError(
                 f"ingest makes columns {AGE!r}, {SESSION!r} and, beside the items, {COUNT!r}; "
                 f"rename those of the events. Received: {sorted(made)}"
+            )
+        taken = sorted({self.item, *self.columns}.intersection(SERVED))
+        if taken:
+            raise ValueError(
+                f"the exported model has inputs {', '.join(map(repr, SERVED))} of its own; rename "
+                f"such columns of the events. Received: {taken}"
             )
         return self
 

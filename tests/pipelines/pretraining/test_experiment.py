@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from pipelines.common.errors import PipelineError
+from pipelines.experiment.config import load_experiment
 from pipelines.pretraining.experiment import check_experiment, load_sequence_experiment
 from tests.pipelines.pretraining.small_log import BERT4REC, load
 
@@ -44,7 +45,15 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "actions": (objectives({"name": "actions"}), "items and actions are one sequence"),
     "share": (objectives({"name": "masked_item", "share": 2.0}, name="bert4rec"), "`share` must"),
     "heads": ({"model__num_heads": 3}, "'sasrec' cannot be built: `num_heads` must divide .* 8"),
-    "inputs": ({"inputs": ["colour"]}, "inputs.*colour"),
+    "inputs": (
+        {"inputs": ["colour"]},
+        r"`inputs` names 'colour': name it in `data.columns` too. .*\['kind', 'genre'\]",
+    ),
+    "action": (
+        objectives(NEXT, {"name": "actions"}, name="hstu", action="kind"),
+        r"`model.action` names 'kind': name it in `inputs`.* Received: inputs=\[\]",
+    ),
+    "ranking": ({"tasks": [{"name": "click"}]}, "of a ranking model: use `recsys-attn run`"),
     "monitor": ({"training__monitor": "auc"}, "`monitor` must be one of .*'ndcg@10'"),
     "places": ({"evaluation__at": []}, "`evaluation.at`"),
 }
@@ -74,6 +83,12 @@ def test_wrong_file_is_one_clear_sentence(case: str, tmp_path: Path) -> None:
 )
 def test_right_file_is_accepted(overrides: dict[str, Any], tmp_path: Path) -> None:
     check_experiment(load(tmp_path, **overrides))
+
+
+def test_ranking_commands_name_the_command_of_sequence_models(finished: Path) -> None:
+    for path in (finished / "small.toml", finished / "run"):
+        with pytest.raises(PipelineError, match="of a sequence model: use `recsys-attn pretrain`"):
+            load_experiment(path)
 
 
 def test_saved_experiment_is_that_of_the_file(finished: Path) -> None:

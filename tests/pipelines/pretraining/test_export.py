@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
+from pipelines.features import FittedFeatures
 from recsys_attn.models import sasrec
 from recsys_attn.models.sequence_model import SequenceModel
 from recsys_attn.schema import Schema
@@ -35,6 +38,20 @@ def test_an_export_goes_on_from_a_state(tmp_path: Path) -> None:
     expected = found["rank"](item=events, candidate=candidates)["score"]
     np.testing.assert_allclose(scores, expected, atol=1e-5)
     assert np.isnan(np.asarray(scores)).tolist() == [[False, False], [False, True]]
+
+
+def test_lists_of_other_lengths_are_an_error(tmp_path: Path) -> None:
+    items = fitted()
+    kind = replace(items.schema["item"], name="kind")
+    schema = Schema((*items.schema.features, kind), ())
+    both = FittedFeatures(schema, dict.fromkeys(("item", "kind"), items.transforms["item"]))
+    write_next_export(tmp_path / "next", features=both)
+    rank = tf.saved_model.load(str(tmp_path / "next/1")).signatures["rank"]
+    item, shorter = (tf.constant(histories(each)) for each in (["i1", "i2"], ["i3"]))
+    assert np.isfinite(rank(item=item, kind=item, candidate=shorter)["score"]).all()
+    for given in ({"item": item, "kind": shorter}, {"item": shorter, "kind": item}):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="not equally long"):
+            rank(**given, candidate=shorter)
 
 
 def test_the_manifest_says_why_there_is_no_state(tmp_path: Path) -> None:

@@ -121,6 +121,16 @@ def test_histories_may_be_empty_or_unknown(finished: Path) -> None:
     assert min(np.ptp(scores[1]), np.ptp(scores[2])) > 0
 
 
+def test_steps_alone_say_what_is_missing_before_they_start(tmp_path: Path) -> None:
+    for names in (["fit"], ["fit", "train"], ["evaluate"]):
+        with pytest.raises(PipelineError, match=r"run `recsys-attn pretrain --step .*` first"):
+            steps(tmp_path).take(names)
+    wrong = steps(tmp_path, objectives=[{"name": "masked_item"}])
+    with pytest.raises(PipelineError, match=r"`objectives`, 'masked_item': .* hides events"):
+        wrong.take(["ingest"])
+    assert not (tmp_path / "run").exists()
+
+
 def test_run_without_a_sequence_model_is_an_error(finished: Path, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"cannot be read: .*recsys-attn pretrain"):
         load_sequence_model(tmp_path)

@@ -176,9 +176,13 @@ def test_requests_without_a_user_count_as_before(folder: Path, plain: Model) -> 
         assert (record.user_hits, record.user_misses) == (0, 0)
 
 
-def test_other_models_take_no_user(folder: Path, plain: Model) -> None:
+def test_other_models_take_no_user(
+    folder: Path, plain: Model, caplog: pytest.LogCaptureFixture
+) -> None:
     options = LoadOptions(warmup_iterations=0, user_states=USERS)
     whole = Loader(options)("whole", 1, folder / "whole" / "1")
+    assert "no user states for whole version 1: " in caplog.text
+    assert "count from the latest event" in caplog.text
     for model in (plain, whole):
         assert "user" not in model.signature("rank").input_specs
         with pytest.raises((InvalidArgument, FailedPrecondition)):

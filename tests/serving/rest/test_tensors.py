@@ -38,6 +38,23 @@ def _filled(value: object, dtype: tf.DType, *axes: int | None, takes_missing: bo
     return read_inputs({"inputs": {"x": value}}, {"x": spec}, takes_missing)["x"].tolist()
 
 
+@pytest.mark.parametrize("form", ["inputs", "instances"])
+def test_optional_inputs_may_be_left_out(form: str) -> None:
+    shape = tf.TensorShape([None]).as_proto()
+    info = meta_graph_pb2.TensorInfo(dtype=tf.int64.as_datatype_enum, tensor_shape=shape)
+    declared = dict.fromkeys(("x", "user"), TensorSpec.from_proto(info))
+
+    def read(**given: int) -> set[str]:
+        columns = {name: [value] for name, value in given.items()}
+        document = {form: columns if form == "inputs" else [given]}
+        return set(read_inputs(document, declared, optional=["user"]))
+
+    assert read(x=1) == {"x"}
+    assert read(x=1, user=2) == {"x", "user"}
+    with pytest.raises(InvalidArgument, match="x"):
+        read(user=2)
+
+
 @pytest.mark.parametrize(
     ("value", "dtype", "axes", "expected"),
     [

@@ -68,6 +68,7 @@ def test_second_is_that_of_the_type(kind, second, tmp_path):
         ({"film": [[2], [3]]}, r"'film' \(data.item\): .* Give each event a row of its own"),
         ({"film": [2.0, None]}, r"'film' \(data.item\): expected ids.* Received: double. Convert"),
         ({"visit": [0.5, 0.7]}, r"'visit' \(data.session\): expected ids"),
+        ({"action": [0.5, 0.7]}, r"'action' \(data.columns\): expected ids.* into ranges"),
         ({"action": [[2], [3]]}, r"'action' \(data.columns\): expected one value per row"),
         ({"film": pa.array([1, 2**64 - 1], pa.uint64())}, "'film': expected values of type int64"),
     ],

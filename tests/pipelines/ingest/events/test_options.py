@@ -23,6 +23,8 @@ CUTS = {"valid_from": 5, "test_from": 7}
         ({"columns": ("at",)}, "must name different columns"),
         ({"columns": ("age",)}, "ingest makes columns 'age'.* Received: .'age'"),
         ({"item": "count"}, "rename those of the events. Received: .'count'"),
+        ({"columns": ("user", "kind")}, "inputs 'candidate', .* of its own.* Received: .'user'."),
+        ({"item": "state"}, "rename such columns of the events. Received: .'state'"),
         ({"gap": 3}, "Extra inputs are not permitted"),
         ({"split": {"by": "user"}}, "'last' or 'time'"),
         ({"split": {"by": "time", "valid_from": 5}}, "needs `valid_from` and `test_from`.*None"),
