@@ -8,11 +8,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.tensors import Tensor
+from recsys_attn.tensors import Config, Tensor
 
 
 def blockwise(
-    blocks: int | Sequence[int], axis: int, initializer: Any = "glorot_uniform"
+    blocks: int | Sequence[int], axis: int, initializer: str | Config = "glorot_uniform"
 ) -> Callable[..., Tensor]:
     """Draws blocks along `axis`, a number of equal ones or one of each size, with their own fans.
 
@@ -24,8 +24,7 @@ def blockwise(
         sizes = [shape[axis] // blocks] * blocks if isinstance(blocks, int) else blocks
         shapes = [[*shape[:axis], size, *shape[axis + 1 :]] for size in sizes]
         # A new initializer per block: one object would give every block the same values.
-        like = keras.initializers.get(initializer)
-        draws = [like.clone()(block, dtype=dtype) for block in shapes]
+        draws = [keras.initializers.get(initializer)(block, dtype=dtype) for block in shapes]
         return ops.concatenate(draws, axis=axis)
 
     return initialize
@@ -36,11 +35,19 @@ def glorot(gain: float) -> keras.initializers.Initializer:
     return keras.initializers.VarianceScaling(gain**2, mode="fan_avg", distribution="uniform")
 
 
-def scaled(initializer: keras.initializers.Initializer, gain: float) -> Callable[..., Tensor]:
-    """Draws of a new initializer like this one, times `gain`: one object draws the same always."""
+def named(initializer: Any) -> str | Config:
+    """Returns the name or the config of a Keras initializer: one object always draws the same."""
+    if isinstance(initializer, str):
+        return initializer
+    config: Config = keras.initializers.serialize(keras.initializers.get(initializer))
+    return config
+
+
+def scaled(initializer: str | Config, gain: float) -> Callable[..., Tensor]:
+    """Draws by a new initializer of this name or config, times `gain`."""
 
     def initialize(shape: tuple[int, ...], dtype: str | None = None) -> Tensor:
-        return gain * initializer.clone()(shape, dtype=dtype)
+        return gain * keras.initializers.get(initializer)(shape, dtype=dtype)
 
     return initialize
 

@@ -169,7 +169,9 @@ def _merged(base: str, tables: str) -> str:
             keep = line.strip("[]").partition(".")[0] not in heads
         if keep:
             kept.append(line)
-    return "\n".join([*kept, tables])
+    first = re.search(r"^\[", tables, re.MULTILINE)
+    start = first.start() if first else 0  # behind keys of no table, such as `inputs =`
+    return "\n".join([tables[:start], *kept, tables[start:]])
 
 
 def _check_text_proto(text: str) -> None:

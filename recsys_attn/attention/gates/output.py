@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
 from recsys_attn.attention.gates.base import GATES, require_known_heads
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool
 from recsys_attn.constant_factors import held
-from recsys_attn.initializers import blockwise
+from recsys_attn.initializers import blockwise, named
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -68,7 +67,7 @@ class OutputGate(Layer):
         self.per_channel = per_channel
         require_bool("normalise", normalise)
         self.normalise = normalise
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.kernel_initializer = named(kernel_initializer)
 
     def build(self, heads_shape: Shape, inputs_shape: Shape) -> None:
         require_known_heads(heads_shape)
@@ -101,5 +100,5 @@ class OutputGate(Layer):
             "activation": self.activation,
             "per_channel": self.per_channel,
             "normalise": self.normalise,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "kernel_initializer": self.kernel_initializer,
         }

@@ -25,7 +25,7 @@ from recsys_attn.attention.layers.pruning import slice_heads, take_heads
 from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool
-from recsys_attn.initializers import repeated, scaled
+from recsys_attn.initializers import named, repeated, scaled
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -136,7 +136,7 @@ class MultiHeadAttention(Layer):
         self.value_activation = activations.function("value", name, "identity")
         self.activation = activations.function("activation", activation)
         self.use_bias = use_bias
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.kernel_initializer = named(kernel_initializer)
         self.context_heads: Any = None
 
     def _require_sizes_that_fit(self, value: str) -> None:
@@ -383,7 +383,7 @@ class MultiHeadAttention(Layer):
             "gate": heads["gate"],
             "disagreement": heads["disagreement"],
             "use_bias": self.use_bias,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "kernel_initializer": self.kernel_initializer,
         }
 
 
