@@ -43,7 +43,10 @@ class Evaluation:
         predictions, source = folder / PREDICTIONS, folder / METRICS
         for path in (source, predictions):
             if not path.is_file():
-                raise PipelineError(f"There is no {path}; run `recsys-attn evaluate` first.")
+                raise PipelineError(
+                    f"There is no {path}; run `recsys-attn evaluate` first. A sequence model has "
+                    f"no predictions of rows: its metrics are in {METRICS} alone."
+                )
         return cls(read_json(source, "Run `recsys-attn evaluate` again."), predictions)
 
     def value(self, task: str, metric: str) -> float:

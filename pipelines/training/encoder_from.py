@@ -129,7 +129,8 @@ def _history(options: EncoderFrom, schema: Schema) -> str:
         return names[0]
     if options.history not in names:
         raise PipelineError(
-            f"`model.encoder_from.history`: expected one of the model's histories, {names}. "
+            "`model.encoder_from.history`: expected one of the model's histories, which are the "
+            f"values of `history` of its sequence features, {names}. "
             f"Received: {options.history!r}."
         )
     return options.history
@@ -146,7 +147,8 @@ def _pairs(model: RankingModel, history: str, trained: SequenceModel) -> list[tu
             "its encoder reads actions as events of their own, which a ranking model has not"
             if trained.action is not None
             else "expected as many sequences of the same widths in the same order, items first: "
-            "set the `width` of the model or of the feature, without `table_width`"
+            "add a sequence feature for each that is missing, and set the `width` of the model or "
+            "of the feature, without `table_width`"
         )
         raise ValueError(f"{advice}. Received: {_listed(here)} here, and {_listed(there)} there")
     return list(zip(mine, theirs, strict=True))
