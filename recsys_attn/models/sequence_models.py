@@ -11,6 +11,7 @@ from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.blocks.positions.learned import LearnedPositions
 from recsys_attn.blocks.transformer import TransformerBlock
+from recsys_attn.initializers import named
 from recsys_attn.models.encoded_history import EncoderParts, encoder_parts
 from recsys_attn.models.encoders import is_causal
 from recsys_attn.models.event_encoder import EventEncoder
@@ -179,7 +180,6 @@ def bert4rec(
         "attention": attention_of(dropout),
         "activation": "gelu",
         "placement": "post",
-        "residual": SMALL_START,
     }
     parts = parts_of(schema, block, num_layers, num_heads, width, dropout, positions)
     encoder = EventEncoder.of(parts, dropout, normalise=True)
@@ -224,7 +224,6 @@ def xlnet(
         "attention": mechanism,
         "activation": "gelu",
         "placement": "post",
-        "residual": SMALL_START,
     }
     parts = parts_of(schema, block, num_layers, num_heads, width, dropout, None)
     encoder = EventEncoder.of(parts, dropout, scale=True, normalise=True)
@@ -296,8 +295,8 @@ def hstu(
             value="silu",
             activation="silu",
             gate=OutputGate("silu", normalise=True, kernel_initializer=small),
-            kernel_initializer=small,
         )
+        attention.kernel_initializer = named(small)
         return TransformerBlock(attention, feed_forward_units=0, dropout=dropout)
 
     made = TransformerEncoder([block() for _ in range(num_layers)])

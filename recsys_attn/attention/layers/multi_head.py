@@ -25,7 +25,7 @@ from recsys_attn.attention.layers.pruning import slice_heads, take_heads
 from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool
-from recsys_attn.initializers import named, repeated, scaled
+from recsys_attn.initializers import repeated, scaled
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -62,7 +62,6 @@ class MultiHeadAttention(Layer):
         disagreement: A `Disagreement`, a penalty on similar heads, or its weights, such as
             `{"outputs": 0.1}`. Defaults to none.
         use_bias: Whether projections have biases. Defaults to True.
-        kernel_initializer: Keras initializer of the projections. Defaults to `"glorot_uniform"`.
 
     Call arguments:
         query: (B, T, E).
@@ -106,6 +105,8 @@ class MultiHeadAttention(Layer):
     (2, 7, 16)
     """
 
+    # Set before `build`: the start does not belong to the config, as the weights are saved.
+    kernel_initializer: str | Config = "glorot_uniform"  # of the projections
     initial_gain = 1.0  # of values and output; set before `build` by a block with such a residual
 
     def __init__(
@@ -119,7 +120,6 @@ class MultiHeadAttention(Layer):
         gate: Any = None,
         disagreement: Any = None,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -136,7 +136,6 @@ class MultiHeadAttention(Layer):
         self.value_activation = activations.function("value", name, "identity")
         self.activation = activations.function("activation", activation)
         self.use_bias = use_bias
-        self.kernel_initializer = named(kernel_initializer)
         self.context_heads: Any = None
 
     def _require_sizes_that_fit(self, value: str) -> None:
@@ -383,7 +382,6 @@ class MultiHeadAttention(Layer):
             "gate": heads["gate"],
             "disagreement": heads["disagreement"],
             "use_bias": self.use_bias,
-            "kernel_initializer": self.kernel_initializer,
         }
 
 
