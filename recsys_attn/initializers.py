@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import keras
 from keras import ops
@@ -35,16 +34,8 @@ def glorot(gain: float) -> keras.initializers.Initializer:
     return keras.initializers.VarianceScaling(gain**2, mode="fan_avg", distribution="uniform")
 
 
-def named(initializer: Any) -> str | Config:
-    """Returns the name or the config of a Keras initializer: one object always draws the same."""
-    if isinstance(initializer, str):
-        return initializer
-    config: Config = keras.initializers.serialize(keras.initializers.get(initializer))
-    return config
-
-
 def scaled(initializer: str | Config, gain: float) -> Callable[..., Tensor]:
-    """Draws by a new initializer of this name or config, times `gain`."""
+    """Draws by a new initializer of this name or config, as an old one repeats itself."""
 
     def initialize(shape: tuple[int, ...], dtype: str | None = None) -> Tensor:
         return gain * keras.initializers.get(initializer)(shape, dtype=dtype)

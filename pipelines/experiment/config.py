@@ -269,8 +269,8 @@ def load_experiment(path: Path, overrides: dict[str, Any] | None = None) -> Expe
         overrides: Values by dotted key that replace those of the file.
     """
     values = read_values(path, overrides or {})
-    source = values.get("data", {}).get("source") if isinstance(values.get("data"), dict) else None
-    if "objectives" in values or source == "events":
+    data = values.get("data")
+    if "objectives" in values or (isinstance(data, dict) and data.get("source") == "events"):
         raise PipelineError(
             f"{path} is the experiment of a sequence model: use `recsys-attn pretrain` for it."
         )

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
-
 from recsys_attn.attention.gates.output import OutputGate
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.blocks.positions.learned import LearnedPositions
 from recsys_attn.blocks.transformer import TransformerBlock
-from recsys_attn.initializers import named
 from recsys_attn.models.encoded_history import EncoderParts, encoder_parts
 from recsys_attn.models.encoders import is_causal
 from recsys_attn.models.event_encoder import EventEncoder
@@ -34,6 +31,9 @@ from recsys_attn.models.sequence_parts import (
     parts_of,
 )
 from recsys_attn.schema import Schema, is_age
+
+# As in HSTU's code: the products of queries and keys start small too.
+_SMALL = {"class_name": "RandomNormal", "config": {"stddev": 0.02}}
 
 
 @SEQUENCE_MODELS.register("sasrec")
@@ -220,11 +220,7 @@ def xlnet(
     """
     length = only_history(schema)[1][0].max_length
     mechanism = {"class_name": "xlnet", "config": {"max_distance": length, "dropout": dropout}}
-    block = {
-        "attention": mechanism,
-        "activation": "gelu",
-        "placement": "post",
-    }
+    block = {"attention": mechanism, "placement": "post", "activation": "gelu"}
     parts = parts_of(schema, block, num_layers, num_heads, width, dropout, None)
     encoder = EventEncoder.of(parts, dropout, scale=True, normalise=True)
     return model_of(schema, width, encoder, "xlnet", appends="query")
@@ -247,9 +243,8 @@ def hstu(
     `x = x + W_o(norm(A V) * U)`, `A = silu(Q K^T + places + times) / S`, with `U, V, Q, K` of
     `silu(W norm(x))`, S the longest history, a bias by place and, with times, one by the logarithm
     of the time between an event and the one to predict, which is that of the request for the next
-    item. HSTU-large has 8 blocks of 2 heads of 25. The paper trains both with
-    a softmax of 128 uniform negatives, which stand close to each other in the cosine: keep the
-    temperature.
+    item. HSTU-large has 8 blocks of 2 heads of 25. The paper trains both with a softmax of 128
+    uniform negatives, which stand close to each other in the cosine: keep the temperature.
 
     Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential
     Transducers for Generative Recommendations", ICML 2024, arXiv 2402.17152.
@@ -284,19 +279,19 @@ def hstu(
         "place_bias": places if by_time else None,
         "next_positions": by_time,
     }
-    small = keras.initializers.RandomNormal(stddev=0.02)  # products of queries and keys too
     size = head_dim or max(1, event_width(schema, width, action) // num_heads)
 
     def block() -> TransformerBlock:
+        gate = OutputGate("silu", normalise=True)
         attention = MultiHeadAttention(
             num_heads,
             size,
             {"class_name": "dense", "config": mechanism},
             value="silu",
             activation="silu",
-            gate=OutputGate("silu", normalise=True, kernel_initializer=small),
+            gate=gate,
         )
-        attention.kernel_initializer = named(small)
+        attention.kernel_initializer = gate.kernel_initializer = _SMALL
         return TransformerBlock(attention, feed_forward_units=0, dropout=dropout)
 
     made = TransformerEncoder([block() for _ in range(num_layers)])

@@ -10,7 +10,7 @@ from recsys_attn.attention.gates.base import GATES, require_known_heads
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool
 from recsys_attn.constant_factors import held
-from recsys_attn.initializers import blockwise, named
+from recsys_attn.initializers import blockwise
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -34,7 +34,6 @@ class OutputGate(Layer):
             Defaults to True.
         normalise: Whether to normalise the heads together before the gate. Set it where attention
             does not divide by the sum of its weights, as in HSTU. Defaults to False.
-        kernel_initializer: Keras initializer of W. Defaults to `"glorot_uniform"`.
 
     Call arguments:
         heads: (B, T, N, V), the output of each head.
@@ -52,12 +51,14 @@ class OutputGate(Layer):
     (2, 3, 4, 8)
     """
 
+    # Of W; set before `build`, as that of `MultiHeadAttention`.
+    kernel_initializer: str | Config = "glorot_uniform"
+
     def __init__(
         self,
         activation: Any = "sigmoid",
         per_channel: bool = True,
         normalise: bool = False,
-        kernel_initializer: Any = "glorot_uniform",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -67,7 +68,6 @@ class OutputGate(Layer):
         self.per_channel = per_channel
         require_bool("normalise", normalise)
         self.normalise = normalise
-        self.kernel_initializer = named(kernel_initializer)
 
     def build(self, heads_shape: Shape, inputs_shape: Shape) -> None:
         require_known_heads(heads_shape)
@@ -100,5 +100,4 @@ class OutputGate(Layer):
             "activation": self.activation,
             "per_channel": self.per_channel,
             "normalise": self.normalise,
-            "kernel_initializer": self.kernel_initializer,
         }

@@ -304,9 +304,10 @@ def _following(query: Tensor, key: Tensor, masks: Masks) -> Tensor:
     """Returns the position of the event after each query, `(B, T)`; 0 after the last one."""
     given = masks.query_positions
     if given is None or masks.context_size or query.shape[1] != key.shape[1]:
+        positions = "no positions" if given is None else "positions"
         raise ValueError(
             "`next_positions` needs the positions of one whole sequence, whose events are queries "
-            f"and keys. Received: query_positions={given!r}, query.shape={tuple(query.shape)}, "
+            f"and keys. Received: {positions}, query.shape={tuple(query.shape)}, "
             f"key.shape={tuple(key.shape)}, keys of a context={masks.context_size}"
         )
     padding = [(0, 0)] * (len(given.shape) - 1) + [(0, 1)]

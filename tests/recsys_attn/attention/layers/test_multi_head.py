@@ -10,7 +10,6 @@ import pytest
 
 from recsys_attn.attention import Dense, Linear, MultiHeadAttention, presets, scores
 from recsys_attn.attention.gates import OutputGate
-from recsys_attn.initializers import named
 from tests.support import reference
 from tests.support.arrays import assert_close, numpy
 
@@ -340,10 +339,10 @@ def test_wrong_use_is_one_sentence(call: Any, error: type[Exception], message: s
 
 
 def test_kernel_initializer_draws_each_projection_anew() -> None:
-    small = keras.initializers.RandomNormal(stddev=0.02)
-    gate = OutputGate(kernel_initializer=small)
+    gate = OutputGate()
     layer = MultiHeadAttention(4, 16, gate=gate)
-    layer.kernel_initializer = named(small)
+    small = {"class_name": "RandomNormal", "config": {"stddev": 0.02}}
+    layer.kernel_initializer = gate.kernel_initializer = small
     layer.build((None, None, 64))
     kernels = [np.asarray(w).ravel() for w in layer.weights if "kernel" in w.name]
     assert len(kernels) == 5
