@@ -1,0 +1,131 @@
+"""Trains the runs that `benchmarks.sequences_on_jax.write` wrote, on JAX: no TensorFlow, one GPU.
+
+    python -m benchmarks.sequences_on_jax.train runs/on-jax --out runs/on-jax/found --workers 4
+
+Several runs share the GPU, each of them with all seeds at once. Prints a table at the end and keeps
+a JSON file of each run; a run that `--seconds` cut off has the weights of its best epoch until then
+and a star.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.shared import command_line
+
+
+def one(path: Path, options: argparse.Namespace) -> None:
+    """Trains one run and writes its results."""
+    import jax
+
+    from benchmarks.sequences_on_jax.seeds import Seeds
+
+    run = json.loads(path.read_text("utf-8"))
+    if options.epochs is not None:
+        run["training"]["epochs"] = options.epochs
+    arrays = dict(np.load(path.parent / f"{run['arrays']}.npz"))
+    begin = time.perf_counter()
+    seeds = Seeds(run, arrays, options.seeds)
+    history = seeds.train(options.deadline, lambda epoch: _say(path.stem, epoch))
+    if not history:
+        return
+    tested = seeds.metrics(seeds.state, seeds.test)
+    device = jax.local_devices()[0]
+    found = {
+        **run,
+        "seeds": options.seeds,
+        "metrics": [each.metrics() for each in tested],
+        "intervals": [each.intervals() for each in tested],
+        "history": history,
+        "is_cut": history[-1]["running"] > 0 and len(history) < run["training"]["epochs"],
+        "seconds": time.perf_counter() - begin,
+        "weights": seeds.weights,
+        "device": device.device_kind,
+        "peak_bytes": (device.memory_stats() or {}).get("peak_bytes_in_use"),
+    }
+    (options.out / path.name).write_text(json.dumps(found), "utf-8")
+
+
+def _say(name: str, epoch: dict[str, Any]) -> None:
+    numbers = " ".join(f"{value:.4f}" for value in epoch["ndcg@10"])
+    seconds = f"{epoch['seconds']:.2f} + {epoch['validation']:.2f} s"
+    print(f"{name} epoch {epoch['epoch']}: {numbers}  {seconds}", flush=True)
+
+
+def table(out: Path) -> Table:
+    """The table of all results: means over the seeds, and the interval of the first seed."""
+    columns = ("split", "HR@10", "NDCG@10", "seeds", "interval", "published", "best epoch", "s")
+    made = Table("", *columns, "weights", box=None)
+    for path in sorted(out.glob("*.json")):
+        found = json.loads(path.read_text("utf-8"))
+        hr, ndcg = ([each[m] for each in found["metrics"]] for m in ("hr@10", "ndcg@10"))
+        low, high = found["intervals"][0]["ndcg@10"]
+        published = found["published"]
+        made.add_row(
+            found["name"] + "*" * found["is_cut"],
+            found["split"],
+            f"{statistics.mean(hr):.4f}",
+            f"{statistics.mean(ndcg):.4f}",
+            f"{min(ndcg):.4f} to {max(ndcg):.4f}",
+            f"{low:.4f} to {high:.4f}",
+            "{:.4f} / {:.4f}".format(*published) if published else "",
+            ", ".join(map(str, found["history"][-1]["best"])),
+            f"{sum(epoch['seconds'] for epoch in found['history']):.0f}",
+            f"{found['weights']:,}",
+        )
+    return made
+
+
+def main() -> None:
+    """Trains all runs, or those that are named, and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path, help="of the files")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the results")
+    command_line.several(parser, "--seeds", "2021,2022,2023", int, "seeds of each run")
+    command_line.several(parser, "--runs", "", str, "their files' names, in this order; all")
+    parser.add_argument("--workers", type=int, default=1, help="runs at a time")
+    parser.add_argument("--epochs", type=int, help="at most; default: those of the run")
+    parser.add_argument("--seconds", type=float, default=1e9, help="after which no epoch starts")
+    parser.add_argument("--deadline", type=float, help=argparse.SUPPRESS)  # of one run alone
+    options = parser.parse_args()
+    if options.deadline is not None:
+        one(options.folder, options)
+        return
+    options.out.mkdir(parents=True, exist_ok=True)
+    names = options.runs or sorted(path.stem for path in options.folder.glob("*.json"))
+    deadline = time.time() + options.seconds
+    with ThreadPoolExecutor(options.workers) as pool:
+        list(pool.map(lambda name: _start(name, deadline, options), names))
+    Console(width=150).print(table(options.out))
+
+
+def _start(name: str, deadline: float, options: argparse.Namespace) -> None:
+    """Runs one training in a process of its own, which frees the memory of the GPU."""
+    if time.time() > deadline:
+        return
+    command = [sys.executable, "-m", "benchmarks.sequences_on_jax.train"]
+    command += [str(options.folder / f"{name}.json"), "--out", str(options.out)]
+    command += ["--seeds", ",".join(map(str, options.seeds)), "--deadline", str(deadline)]
+    if options.epochs is not None:
+        command += ["--epochs", str(options.epochs)]
+    apart = {"KERAS_BACKEND": "jax", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    done = subprocess.run(command, env={**os.environ, **apart})
+    if done.returncode:
+        print(f"{name}: failed with {done.returncode}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
