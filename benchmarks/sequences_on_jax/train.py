@@ -66,9 +66,13 @@ def _say(name: str, epoch: dict[str, Any]) -> None:
 
 
 def table(out: Path) -> Table:
-    """The table of all results: means over the seeds, and the interval of the first seed."""
-    columns = ("split", "HR@10", "NDCG@10", "seeds", "interval", "published", "best epoch", "s")
-    made = Table("", *columns, "weights", box=None)
+    """The table of all results: means over the seeds, and the interval of the first seed.
+
+    Seconds are those of the epochs without validation, the first with the compiling; GB is the
+    peak of the GPU.
+    """
+    columns = ("split", "HR@10", "NDCG@10", "seeds", "interval", "published", "best epochs")
+    made = Table("", *columns, "s", "GB", "weights", box=None)
     for path in sorted(out.glob("*.json")):
         found = json.loads(path.read_text("utf-8"))
         hr, ndcg = ([each[m] for each in found["metrics"]] for m in ("hr@10", "ndcg@10"))
@@ -84,6 +88,7 @@ def table(out: Path) -> Table:
             "{:.4f} / {:.4f}".format(*published) if published else "",
             ", ".join(map(str, found["history"][-1]["best"])),
             f"{sum(epoch['seconds'] for epoch in found['history']):.0f}",
+            f"{found['peak_bytes'] / 1e9:.1f}" if found["peak_bytes"] else "",
             f"{found['weights']:,}",
         )
     return made
