@@ -35,32 +35,35 @@ TRAINING = ("epochs", "batch_size", "learning_rate", "patience")  # all that the
 BY_TIME = ("SASRec, softmax", "SASRec, BCE", "eSASRec", "BERT4Rec", "HSTU")
 
 
-class Listed(NamedTuple):
-    """A run: its file, its model, and the keys of its experiment."""
+class Run(NamedTuple):
+    """A run: its model, its kind of split and of sort, and the keys of its experiment."""
 
-    file: str
     name: str
     split: str
     entry: Entry
 
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        return f"{self.split}-{self.name.lower().replace(', ', '-')}"
 
-def listed(data: Path, folder: Path) -> list[Listed]:
+
+def all_runs(data: Path, folder: Path) -> list[Run]:
     """Returns the runs: every model, and some with another split or another sort.
 
     Args:
         data: The folder with ml-1m.zip.
         folder: Folder for the events of the other sort.
     """
-    found = [Listed("", name, "last", entry) for name, entry in ENTRIES.items()]
     by_time = {"data.split": SPLIT_BY_TIME}
-    found += [Listed("", n, "by-time", ENTRIES[n].changed(by_time)) for n in BY_TIME]
     order = unstable(data, folder)
-    found += [
-        Listed("", n, "last-unstable", ENTRIES[n].changed(order, published))
-        for n, published in UNSTABLE.items()
-    ]
     return [
-        run._replace(file=f"{run.split}-{run.name.lower().replace(', ', '-')}") for run in found
+        *(Run(name, "last", entry) for name, entry in ENTRIES.items()),
+        *(Run(name, "by-time", ENTRIES[name].changed(by_time)) for name in BY_TIME),
+        *(
+            Run(name, "last-unstable", ENTRIES[name].changed(order, published))
+            for name, published in UNSTABLE.items()
+        ),
     ]
 
 
@@ -110,7 +113,7 @@ def main() -> None:
     options = parser.parse_args()
     console = Console(width=110)
     options.folder.mkdir(parents=True, exist_ok=True)
-    for run in listed(options.data, options.steps):
+    for run in all_runs(options.data, options.steps):
         experiment = experiment_of(run.entry, 0, options.data)
         arrays = f"{run.split}-from-{experiment.data.min_item_events}"
         fitted, found = sequences(experiment, options.steps / arrays, console)
