@@ -51,14 +51,13 @@ class FeatureEmbedding(Layer):
             of unknown values start at zero.
         embeddings_regularizer: Regularizer of the tables, and not of projections. Defaults to none,
             since it reads the whole table in each step; prefer `l2` of the optimizer.
-        named: Names of context features, without sequences, whose vectors are returned by name
-            too, for a tower that reads single ones. Defaults to none.
+        named: Names of context features, no sequences, also returned by name. Defaults to none.
 
     Call arguments:
         inputs: Dict by feature name. Ids: context `(B,)`, candidate `(B, T)`, bags with one more
-            axis, sequences `(B, S)`; id 0 is missing or padding, an id outside the feature's
-            table is unknown. Numbers: the same shapes, NaN is missing. Optionally
-            `"candidate_mask"` `(B, T)`, False at padded candidates.
+            axis, sequences `(B, S)`; 0 is missing or padding, an id outside the table is unknown.
+            Numbers: the same shapes, NaN is missing. Optionally `"candidate_mask"` `(B, T)`, False
+            at padded candidates.
 
     Returns:
         A dict: `"context"` and `"candidate"`, lists of field blocks `(B, F, E)` and
@@ -163,7 +162,7 @@ class FeatureEmbedding(Layer):
         return lambda shape, dtype=None: draw(shape, dtype) * ops.cast(known, dtype)
 
     def call(self, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
-        self._check_inputs(inputs)
+        inputs = self._checked(inputs)
         result: dict[str, Any] = {
             f"{side}{suffix}": []
             for side in ("context", "candidate")
@@ -194,13 +193,19 @@ class FeatureEmbedding(Layer):
             result[CANDIDATE_MASK] = ops.cast(inputs[CANDIDATE_MASK], "bool")
         return result
 
-    def _check_inputs(self, inputs: Mapping[str, Tensor]) -> None:
+    def _checked(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Returns the inputs; `(B, 0)` histories get one missing event, as encoders need one."""
         missing = [feature.name for feature in self.schema.features if feature.name not in inputs]
         if missing:
             raise ValueError(
                 f"`inputs` must have every feature of the schema. Missing: {missing}. "
                 f"Received: {sorted(inputs)}"
             )
+        given = dict(inputs)
+        for feature in self.schema.features:
+            if isinstance(feature, Sequence) and given[feature.name].shape[1] == 0:
+                given[feature.name] = ops.pad(given[feature.name], [[0, 0], [0, 1]])
+        return given
 
     def _embed_side(
         self, table: Table, side: Side, inputs: Mapping[str, Tensor], vectors: dict[str, Tensor]

@@ -107,8 +107,8 @@ def died(means: Mapping[str, Floats]) -> Iterator[str]:
         if most < UNUSED:
             yield (
                 f"Expert {expert + 1} has less than {UNUSED:.0%} of every task: it has died. Train "
-                "with a `balance`, with fewer experts, or with the gates of `gates.experts` to cut "
-                "it out."
+                "with fewer experts; or, in a model that has them, with a `balance`, or with "
+                "`gates.experts` to cut it out."
             )
 
 

@@ -122,6 +122,11 @@ class LoadedBoard(NamedTuple):
         """The name of the file."""
         return self.path.stem
 
+    @property
+    def folder(self) -> Path:
+        """The folder of all runs and of the table, unless another is given."""
+        return Path("runs/boards") / self.name
+
     def experiment(self, model: BoardModel, seed: int | None = None) -> Experiment:
         """The experiment of a model; None: with the seed of the file."""
         changed = {**self.board.set, **model.set}

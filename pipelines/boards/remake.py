@@ -52,6 +52,8 @@ def remake(
     command = ["recsys-attn", "reproduce", loaded.given, "--seeds", str(seeds)]
     for name in models:
         command += ["--model", name]
+    if folder != loaded.folder:
+        command += ["--run-dir", str(folder)]
     about = {
         "command": shlex.join(command),
         "packages": ", ".join(f"{name} {number}" for name, number in versions().items()),

@@ -57,7 +57,7 @@ def reproduce(
 
         one_thread_each()
         loaded = load_board(board)
-        folder = run_dir or Path("runs/boards") / loaded.name
+        folder = run_dir or loaded.folder
         with locked(folder):
             chosen = choose_engine(engine, ray_address)
             files = remake(loaded, models, seeds, folder, CONSOLE, chosen)

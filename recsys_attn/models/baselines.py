@@ -9,7 +9,7 @@ from recsys_attn.checks import require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import pooled
-from recsys_attn.models.option_types import Activation, Count, Share, Sizes
+from recsys_attn.models.option_types import Activation, Count, Share, Sizes, require_network
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.streams import ranker
@@ -91,7 +91,8 @@ def mlp(
         A `RankingModel`.
 
     Raises:
-        ValueError: A feature has no `size` yet, or an argument is out of range.
+        ValueError: A feature has no `size` yet, or an argument is out of range or has no effect
+            with the others.
 
     Example:
 
@@ -105,7 +106,9 @@ def mlp(
     >>> tuple(logits["click"].shape)
     (1, 3)
     """
+    require_sizes("units", units)
     require_sizes("tower_units", tower_units)
+    require_network(mlp, "units", (*units, *tower_units), activation=activation, dropout=dropout)
     network = Mlp(units, activation=activation, dropout=dropout)
     interaction = FieldInteraction(mlp=network, field_pooling=field_pooling)
     return RankingModel(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from recsys_attn.blocks.mlp import Mlp
-from recsys_attn.checks import require_positive, require_sizes, unknown_name
+from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.interactions.cross_network import CrossNetwork
-from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes, require_with
+from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes, require_network
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.streams import Stream, ranker
@@ -85,14 +85,8 @@ def dcn(
         raise ValueError(f"`structure` must be a name. {unknown_name(structure, _STRUCTURES)}")
     require_positive("cross_layers", cross_layers)
     require_positive("cross_experts", cross_experts)
-    require_sizes("mlp_units", mlp_units)
-    require_with(
-        "`mlp_units`",
-        bool(mlp_units),
-        norm=None if norm == "none" else norm,
-        dropout=dropout or None,
-        structure="parallel" if structure == "parallel" else None,
-    )
+    network = {"activation": activation, "norm": norm, "dropout": dropout}
+    require_network(dcn, "mlp_units", mlp_units, structure=structure, **network)
     products = CrossNetwork(cross_layers, cross, rank, cross_experts, gated)
     deep = [Mlp(mlp_units, activation, dropout, norm)] if mlp_units else []
     if structure == "stacked":

@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from recsys_attn.blocks.mlp import Mlp
-from recsys_attn.checks import require_number, require_sizes
+from recsys_attn.checks import require_number
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.encoded_history import EncodedHistory, require_histories
 from recsys_attn.models.interests import InterestEvolution, InterestExtractor
-from recsys_attn.models.option_types import Activation, Count, Factor, Mechanism, Share, Sizes
+from recsys_attn.models.option_types import (
+    Activation,
+    Count,
+    Factor,
+    Mechanism,
+    Share,
+    Sizes,
+    require_network,
+)
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
@@ -60,7 +68,7 @@ def dien(
 
     Raises:
         ValueError: The schema has no history, a feature has no `size` yet, or an argument is out of
-            range.
+            range or has no effect with the others.
 
     Example:
 
@@ -75,7 +83,7 @@ def dien(
     """
     require_histories(schema, "dien")
     require_number("auxiliary_weight", auxiliary_weight, least=0)
-    require_sizes("mlp_units", mlp_units)
+    require_network(dien, "mlp_units", mlp_units, activation=activation, dropout=dropout)
     return RankingModel(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(

@@ -7,7 +7,7 @@ from typing import Any
 from recsys_attn.attention import presets
 from recsys_attn.attention.layers.head_counts import head_sizes_of, key_head_of_each
 from recsys_attn.blocks.mlp import Mlp
-from recsys_attn.checks import require_positive, require_sizes
+from recsys_attn.checks import require_positive
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
@@ -27,6 +27,7 @@ from recsys_attn.models.option_types import (
     Penalties,
     Share,
     Sizes,
+    require_network,
     require_with,
 )
 from recsys_attn.models.placements import placed, places_of_history
@@ -103,7 +104,7 @@ def din(
 
     Raises:
         ValueError: The schema has no sequence to attend to, a feature has no `size` yet, or an
-            argument is out of range.
+            argument is out of range or has no effect with the others.
 
     Example:
 
@@ -134,7 +135,7 @@ def din(
         2 if encoder_heads is None else encoder_heads,
         16 if encoder_head_dim is None else encoder_head_dim,
     )
-    require_sizes("mlp_units", mlp_units)
+    require_network(din, "mlp_units", mlp_units, activation=activation, dropout=dropout)
     own = placed(gates, disagreement, fields="", **places_of_history(schema, encoder, target_heads))
     require_with("`target_heads`", target_heads is not None, target_head_dim=target_head_dim)
     size = 16 if target_head_dim is None else target_head_dim

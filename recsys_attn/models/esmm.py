@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from recsys_attn.checks import require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import pooled
-from recsys_attn.models.option_types import Count, Share, Sizes
+from recsys_attn.models.option_types import Count, Share, Sizes, require_network
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.task_order import require_comparable, require_several
@@ -58,7 +57,8 @@ def esmm(
 
     Raises:
         ValueError: There is one task only, tasks have different masks or a loss without
-            probabilities, a feature has no `size` yet, or an argument is out of range.
+            probabilities, a feature has no `size` yet, or an argument is out of range or has no
+            effect with the others.
 
     Example:
 
@@ -72,7 +72,7 @@ def esmm(
     """
     require_several("esmm", schema)
     require_comparable("esmm", schema)
-    require_sizes("tower_units", tower_units)
+    require_network(esmm, "tower_units", tower_units, dropout=dropout)
     tasks = [task.name for task in schema.tasks]
     head = TaskHeads(tasks, tower_units, dropout=dropout, joint=ProbabilityChain())
     return RankingModel(

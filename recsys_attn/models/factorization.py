@@ -11,7 +11,7 @@ from recsys_attn.checks import require_bool, require_positive, require_share, re
 from recsys_attn.interactions.attentional_pairs import AttentionalPairs
 from recsys_attn.interactions.compressed_interaction import CompressedInteraction
 from recsys_attn.interactions.factorization_machine import FactorizationMachine, PairProducts
-from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes
+from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes, require_network
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.streams import Stream, ranker
@@ -175,7 +175,8 @@ def wide_and_deep(
         A `RankingModel`.
 
     Raises:
-        ValueError: A feature has no `size` yet, or an argument is out of range.
+        ValueError: A feature has no `size` yet, or an argument is out of range or has no effect
+            with the others.
 
     Example:
 
@@ -189,7 +190,8 @@ def wide_and_deep(
     >>> tuple(logits["click"].shape)
     (1, 3)
     """
-    require_sizes("mlp_units", mlp_units)
+    network = {"activation": activation, "norm": norm, "dropout": dropout}
+    require_network(wide_and_deep, "mlp_units", mlp_units, **network)
     deep = Stream(layers=[Mlp(mlp_units, activation, dropout, norm)])
     return ranker(
         "wide_and_deep",
@@ -235,8 +237,8 @@ def deepfm(
         A `RankingModel`.
 
     Raises:
-        ValueError: A feature has another width than the model or no `size` yet, or an argument
-            is out of range.
+        ValueError: A feature has another width than the model or no `size` yet, or an argument is
+            out of range or has no effect with the others.
 
     Example:
 
@@ -250,7 +252,8 @@ def deepfm(
     >>> tuple(logits["click"].shape)
     (1, 3)
     """
-    require_sizes("mlp_units", mlp_units)
+    network = {"activation": activation, "norm": norm, "dropout": dropout}
+    require_network(deepfm, "mlp_units", mlp_units, **network)
     deep = Stream(layers=[Mlp(mlp_units, activation, dropout, norm)])
     terms = [Stream(FactorizationMachine())]
     return ranker(
@@ -301,8 +304,8 @@ def xdeepfm(
         A `RankingModel`.
 
     Raises:
-        ValueError: A feature has another width than the model or no `size` yet, or an argument
-            is out of range.
+        ValueError: A feature has another width than the model or no `size` yet, or an argument is
+            out of range or has no effect with the others.
 
     Example:
 
@@ -318,7 +321,8 @@ def xdeepfm(
     """
     require_sizes("cin_units", cin_units)
     products = Stream(CompressedInteraction(cin_units))
-    require_sizes("mlp_units", mlp_units)
+    network = {"activation": activation, "norm": norm, "dropout": dropout}
+    require_network(xdeepfm, "mlp_units", mlp_units, **network)
     deep = Stream(layers=[Mlp(mlp_units, activation, dropout, norm)])
     return ranker(
         "xdeepfm",

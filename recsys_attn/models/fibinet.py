@@ -9,10 +9,10 @@ from keras import ops
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.blocks.squeeze_excitation import SqueezeExcitation
-from recsys_attn.checks import require_bool, require_sizes
+from recsys_attn.checks import require_bool
 from recsys_attn.interactions.bilinear import BilinearInteraction
 from recsys_attn.layer import Layer, build_part
-from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes, require_with
+from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes, require_network
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.streams import Stream, ranker
@@ -65,7 +65,7 @@ def fibinet(
 
     Raises:
         ValueError: A feature has another width than the model or no `size` yet, there are fewer
-            than two fields, or an argument is out of range.
+            than two fields, or an argument is out of range or has no effect with the others.
 
     Example:
 
@@ -80,8 +80,8 @@ def fibinet(
     (1, 3)
     """
     require_bool("shared_matrices", shared_matrices)
-    require_sizes("mlp_units", mlp_units)
-    require_with("`mlp_units`", bool(mlp_units), norm=None if norm == "none" else norm)
+    network = {"activation": activation, "norm": norm, "dropout": dropout}
+    require_network(fibinet, "mlp_units", mlp_units, **network)
     weighted = SqueezeExcitation(reduction=reduction)
     if shared_matrices:
         streams = [Stream([Both(weighted), BilinearInteraction(kind)])]

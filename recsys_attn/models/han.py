@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from recsys_attn.blocks.mlp import Mlp
-from recsys_attn.checks import require_positive, require_sizes
+from recsys_attn.checks import require_positive
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.encoded_history import require_ages, require_histories
-from recsys_attn.models.option_types import Count, Mechanism, Share, Sizes
+from recsys_attn.models.option_types import Count, Mechanism, Share, Sizes, require_network
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.session_history import SessionHistory
@@ -55,7 +55,8 @@ def han(
         A `RankingModel`.
 
     Raises:
-        ValueError: The schema has no history, or one without ages, or an argument is out of range.
+        ValueError: The schema has no history, or one without ages, or an argument is out of range
+            or has no effect with the others.
 
     Example:
 
@@ -74,7 +75,7 @@ def han(
     for sequences in schema.histories.values():
         require_ages(sequences, "han")
     require_positive("session_gap", session_gap)
-    require_sizes("mlp_units", mlp_units)
+    require_network(han, "mlp_units", mlp_units, dropout=dropout)
     return RankingModel(
         FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
         Tower(

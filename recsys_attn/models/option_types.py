@@ -6,13 +6,15 @@ is checked before any data is read.
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeAlias
 
 from recsys_attn.attention import presets
 from recsys_attn.attention.layers.head_counts import head_sizes_of, key_head_of_each
 from recsys_attn.blocks import activations, norms, positions
+from recsys_attn.checks import require_sizes
 from recsys_attn.interactions.field_update import FieldUpdate
 from recsys_attn.models import encoder_context, encoders, placements
 
@@ -31,6 +33,24 @@ def require_with(owner: str, given: bool, **options: Any) -> None:
                 f"`{name}` has no effect without {owner}; give both or neither. "
                 f"Received: {name}={value!r}"
             )
+
+
+def require_network(
+    model: Callable[..., Any], name: str, units: Sequence[int], **options: Any
+) -> None:
+    """Raises if sizes of layers are not positive, or if an option has no layer to act on.
+
+    Args:
+        model: The model's function, whose defaults are no error.
+        name: Name of the argument with the sizes.
+        units: Sizes of the layers.
+        options: Options of the network by name, such as `dropout`.
+    """
+    require_sizes(name, units)
+    parameters = inspect.signature(model).parameters
+    for option, value in options.items():
+        unchanged = value in (parameters[option].default, 0, "none")
+        require_with(f"`{name}`", bool(units), **{option: None if unchanged else value})
 
 
 def count(value: int) -> int:

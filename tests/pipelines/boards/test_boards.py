@@ -102,6 +102,7 @@ def test_the_table_is_printed_and_written(place: Path, printed: str) -> None:
         assert "not reproduced" in shown
         assert "better" in shown
     command = f"recsys-attn reproduce {shlex.quote(str(place / 'two.toml'))} --seeds 2"
+    command += f" --run-dir {shlex.quote(str(place / 'runs'))}"
     assert command in text.replace("  \n", "\n").splitlines()[-3]
     assert "Linear &amp; more" in page
     assert "task" not in text.splitlines()[4]  # one task needs no column

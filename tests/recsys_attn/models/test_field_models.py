@@ -206,20 +206,6 @@ def test_finalmlp_refuses_what_has_no_effect(options: dict[str, Any], message: s
         models.finalmlp(Schema(FEATURES, TASKS["one"]), **options)
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("dcn", {"norm": "batch"}),
-        ("dcn", {"dropout": 0.5}),
-        ("dcn", {"structure": "parallel"}),
-        ("fibinet", {"norm": "batch"}),
-    ],
-)
-def test_options_of_a_network_need_one(name: str, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"`{next(iter(options))}` has no effect without `mlp_un"):
-        models.get(name)(Schema(FEATURES, TASKS["one"]), mlp_units=(), **options)
-
-
 def test_networks_without_gates_take_features_of_other_widths() -> None:
     wide = Schema((*FEATURES, Categorical("brand", size=4, width=6)), TASKS["one"])
     given = INPUTS | {"brand": np.ones((B, T), "int32")}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
@@ -27,6 +30,9 @@ from tests.support.small_models import (
     make,
     scores,
 )
+
+# Models whose experts or blocks have the options of the network too.
+OTHER_LAYERS = {"attention_ranker", "bst", "dsin", "masknet", "mmoe", "ple", "stem"}
 
 
 @pytest.fixture(params=sorted(SMALL))
@@ -203,14 +209,37 @@ def test_destine_is_autoint_with_its_attention_and_without_relu() -> None:
         models.destine(SCHEMA, dropout=0.1)
 
 
-@pytest.mark.parametrize("name", ["bst", "dien", "din", "dsin"])
-def test_missing_events_score_as_an_empty_history(name: str) -> None:
-    """An empty history and a history of missing events give the same scores."""
-    model = make(name)
+def test_missing_events_score_as_an_empty_history(model: RankingModel) -> None:
+    """A history without events gives the same scores as one of missing events."""
     empty = inputs()
     empty |= {name: np.zeros((B, S), "int32") for name in EVENTS}
-    none = {name: empty[name][:, :1] for name in EVENTS}
-    assert_same(scores(model, empty | none), scores(model, empty))
+    expected = scores(model, empty)
+    for length in (0, 1):
+        shorter = {name: empty[name][:, :length] for name in EVENTS}
+        assert_same(scores(model, empty | shorter), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("activation", "tanh"), ("norm", "batch"), ("dropout", 0.3)]
+)
+@pytest.mark.parametrize("name", sorted(set(SMALL) - OTHER_LAYERS))
+def test_an_option_of_a_network_needs_its_layers(name: str, option: str, value: Any) -> None:
+    arguments = inspect.signature(models.get(name)).parameters
+    units: dict[str, Any] = {
+        each: ()
+        for each in ("units", "mlp_units", "tower_units")
+        if each in arguments and isinstance(arguments[each].default, tuple)
+    }
+    if option in arguments and units:
+        options = {**SMALL[name], **units, option: value}
+        with pytest.raises(ValueError, match=r"no effect without|none without|at least one layer"):
+            models.get(name)(SCHEMA, **options)
+
+
+@pytest.mark.parametrize("name", ["dcn", "deepfm", "din", "fibinet", "han"])
+def test_defaults_are_no_options_given(name: str) -> None:
+    model = models.get(name)(SCHEMA, width=4, mlp_units=())
+    assert scores(model, inputs())["click"].shape == (B, T)
 
 
 def test_fit_trains_in_training_mode() -> None:
