@@ -28,13 +28,16 @@ class ModelScores:
 
     def __init__(self, model: SequenceModel) -> None:
         self._model = model
-        self._function = tf.function(self._scores, autograph=False, reduce_retracing=True)
+        # One trace for histories of all lengths.
+        specs = {each.name: tf.TensorSpec([None, None], "int32") for each in model.schema.features}
+        self._function = tf.function(self._scores, autograph=False, input_signature=[specs])
 
     def __call__(self, histories: Histories) -> np.ndarray:
         present = np.any([x != 0 for x in histories.inputs.values()], axis=0)
         longest = max(1, int(present.sum(axis=1).max(initial=0)))
         inputs = {
-            name: tf.convert_to_tensor(x[:, :longest]) for name, x in histories.inputs.items()
+            each.name: tf.convert_to_tensor(histories.inputs[each.name][:, :longest])
+            for each in self._model.schema.features
         }
         found = self._function(inputs).numpy()
         if not np.isfinite(found).all():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -49,7 +49,7 @@ class SequenceStep:
         self._strategy = tf.distribute.get_strategy()
         self.task_weights = TaskWeights(())
         self._parts = PARTS if all(objective.by_row for objective in objectives) else 1
-        self._function = tf.function(self._on_replicas, autograph=False, reduce_retracing=True)
+        self._function: Callable[..., tf.Tensor] | None = None
         self.variables = trained_variables(model, objectives)
 
     def __call__(
@@ -63,6 +63,12 @@ class SequenceStep:
             penalty: Not used: a sequence model has no penalties that grow.
         """
         parts = [self._tensors(batch) for batch in batches]
+        if self._function is None:
+            # One trace for parts of all lengths: it takes seconds.
+            specs = tf.nest.map_structure(lambda ids: tf.TensorSpec([None, None], ids.dtype), parts)
+            self._function = tf.function(
+                self._on_replicas, autograph=False, input_signature=[tf.TensorSpec([]), specs]
+            )
         with self._strategy.scope():
             result = self._function(tf.constant(float(stop)), parts)
         loss, rows, wishes = result.numpy()

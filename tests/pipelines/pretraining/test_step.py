@@ -43,11 +43,11 @@ def test_step_goes_down_the_sum_of_the_weighted_means(rows: int) -> None:
         np.testing.assert_allclose(after.numpy(), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("count", [1, 17])
+@pytest.mark.parametrize("count", [1, 5])
 def test_number_of_parts_changes_nothing(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected, model, _ = stepped(13, seed=3)
+    expected, model, _ = stepped(4, seed=3)
     monkeypatch.setattr(step_module, "PARTS", count)
-    found, other, _ = stepped(13, seed=3)
+    found, other, _ = stepped(4, seed=3)
     assert found.loss == pytest.approx(expected.loss, rel=1e-5)
     assert found.rows == expected.rows
     for one, two in zip(model.get_weights(), other.get_weights(), strict=True):
