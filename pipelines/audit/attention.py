@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from pipelines.audit.functions import functions, one_place
 from pipelines.audit.head_statistics import Codes, HeadStatistics, HeadTotals
-from pipelines.audit.maps import EventShares, FieldMap
+from pipelines.audit.maps import EventShares, FieldMap, of_pairs
 from pipelines.audit.recorder import AttentionRecord, Recorder
 from pipelines.audit.redundancy import ALIKE, HeadLikeness, Redundancy, most_alike
 from pipelines.audit.removal import WithoutHeads
@@ -73,8 +74,8 @@ def audit_attention(
     Returns:
         `places`, one entry for each place of attention: `place`, `kind`, `history`, its `heads`,
         the `likeness` of each pair of them, and, where the mechanism makes weights, the mean
-        attention of `fields` or of `events`. And `gates`, the shares of the experts of each row,
-        by task.
+        attention of `fields`, of pairs of them (`of_pairs`) or of `events`. And `gates`, the shares
+        of the experts of each row, by task.
     """
     codes = cluster_codes(clusters, np.zeros(len(clusters)))
     of_requests = codes[chunk.starts[:-1]]
@@ -166,12 +167,16 @@ def _entry(
     heads: list[dict[str, Any]] = [
         _likeness(alike, head, lost[head] if lost else {}) for head in range(found.heads)
     ]
+    between = found.fields.mean() if found.weighs and place.kind == "interaction" else None
+    paired = None if between is None else of_pairs(between, len(keys))
     entry["likeness"] = {
         name: None if matrix is None else np.asarray(matrix).tolist()
         for name, matrix in alike._asdict().items()
     }
     if found.weighs and place.kind != "gate":
         names = keys if place.kind == "interaction" else ()
+        if paired is not None:
+            names = tuple(" and ".join(pair) for pair in itertools.combinations(keys, 2))
         statistics = zip(
             found.totals.heads(of_requests), before.totals.heads(of_requests), strict=True
         )
@@ -179,9 +184,9 @@ def _entry(
             head |= _statistics(place, own, untrained, names)
         if place.kind == "target_attention":
             entry["events"] = [share.entry for share in found.shares.shares(of_requests)]
-        elif place.kind == "interaction":
-            entry["fields"] = list(keys)
-            entry["map"] = found.fields.mean().tolist()
+        elif between is not None:
+            entry["fields"], entry["of_pairs"] = list(keys), paired is not None
+            entry["map"] = (between if paired is None else paired).tolist()
     if place.kind == "gate":
         entry["experts"] = found.experts.redundancy().cka.tolist()
     return {**entry, "heads": heads}

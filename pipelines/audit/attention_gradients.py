@@ -123,7 +123,8 @@ def chefer(
     """Relevance by Chefer's rule: `R <- R + E_heads[(A * df/dA)^+] R`, from `R = 1`.
 
     Of events, R begins in the encoder and ends with the row of the candidate in target attention;
-    of fields, R passes the interacting layers, and what their outputs have of each field is summed.
+    of fields, R passes the interacting layers, and what their outputs have of each field is summed;
+    a pair of fields has its own in equal halves.
     The gradient tells where a weight matters, so that a large one that changes nothing has no
     relevance. It sees only what passes through attention: an MLP beside it has none.
 
@@ -147,11 +148,19 @@ def chefer(
                 found[of_events(history)] = _by_event(model, events, history, passed)
     layers = [one.raising for one in _at(attended, "interaction")]
     if layers and all(each is not None for each in layers):
-        passed = np.ones((*layers[0].shape[:2], 1, layers[0].shape[-1]))
-        for each in reversed(layers):
-            passed = passed + passed @ each
-        found[FIELDS] = _by_field(model, units, passed[:, :, 0] - 1)
+        found[FIELDS] = _by_field(model, units, _through_fields(model, layers))
     return found
+
+
+def _through_fields(model: RankingModel, layers: list[Floats]) -> Floats:
+    """The sum of the rows of all `1 + A` but for the 1, or of pairs of fields, (tasks, rows, F)."""
+    count = len(interaction_fields(model))
+    if layers[0].shape[-2] != count:
+        return _from_pairs(layers[0], count)[:, :, 0]
+    passed = np.ones((*layers[0].shape[:2], 1, count))
+    for each in reversed(layers):
+        passed = passed + passed @ each
+    return passed[:, :, 0] - 1
 
 
 def _through(target: PlaceGradients, encoder: list[PlaceGradients], length: int) -> Floats | None:
@@ -182,7 +191,17 @@ def field_attention(
     layers = [one.weights for one in _at(attended, "interaction")]
     if not layers or any(each is None for each in layers):
         return None
-    return _by_field(model, units, np.mean([each.mean(axis=(1, 2)) for each in layers], axis=0))
+    count = len(interaction_fields(model))
+    layers = [_from_pairs(each, count).mean(axis=(1, 2)) for each in layers]
+    return _by_field(model, units, np.mean(layers, axis=0))
+
+
+def _from_pairs(weights: Floats, count: int) -> Floats:
+    """Weights of fields, (..., T, F): half of that of each of its pairs, or its own."""
+    if weights.shape[-2] == count:
+        return weights
+    places = np.stack(np.triu_indices(count, k=1))
+    return weights @ (places[..., None] == np.arange(count)).mean(axis=0)
 
 
 def _at(attended: list[PlaceGradients], kind: str, history: str = "") -> list[PlaceGradients]:

@@ -63,6 +63,24 @@ class FieldMap:
         return np.divide(self._total, counts, out=empty, where=counts > 0)
 
 
+def of_pairs(shares: NDArray[Any], count: int) -> NDArray[Any] | None:
+    """The shares of pairs of fields as a symmetric map (N, F, F), with NaN for a field and itself.
+
+    Args:
+        shares: The mean attention by head, (N, T, S).
+        count: The number F of fields.
+
+    Returns:
+        The map; None where the keys are the fields.
+    """
+    if shares.shape[1] == count:
+        return None
+    found = np.full((len(shares), count, count), np.nan)
+    first, second = np.triu_indices(count, k=1)
+    found[:, first, second] = found[:, second, first] = shares[:, 0]
+    return found
+
+
 class EventShares:
     """Adds the attention to the events of a history up, by their age and likeness."""
 

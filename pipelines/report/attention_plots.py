@@ -45,7 +45,8 @@ def attention_pictures(found: Found) -> dict[str, Picture]:
             for head, shares in enumerate(place["map"]):
                 title = f"Attention of fields, {place['place']}"
                 title += f", head {head + 1}" if len(place["map"]) > 1 else ""
-                pictures[title] = _map(place["fields"], np.array(shares, float))
+                axes = ("field", "field") if place.get("of_pairs") else ("attending", "attended")
+                pictures[title] = _map(place["fields"], np.array(shares, float), axes)
         if place.get("events"):
             pictures[f"Events, {place['place']}"] = _events(place["events"])
     if found["experts"]:
@@ -75,8 +76,10 @@ def _pairs(figure: Figure, pairs: Sequence[Found], task: str) -> Points:
 
 
 @picture
-def _map(figure: Figure, fields: Sequence[str], shares: np.ndarray) -> Points:
-    """The mean attention of each field to each, in units of equal shares."""
+def _map(
+    figure: Figure, fields: Sequence[str], shares: np.ndarray, names_of: tuple[str, str]
+) -> Points:
+    """The mean attention of each field to each, or of pairs, in units of equal shares."""
     most = np.sort(np.argsort(-np.nan_to_num(shares).sum(axis=0), kind="stable")[:MOST_FIELDS])
     shown = shares[np.ix_(most, most)] * len(fields)
     axes = figure.add_subplot()
@@ -84,14 +87,14 @@ def _map(figure: Figure, fields: Sequence[str], shares: np.ndarray) -> Points:
     names = [short(fields[index]) for index in most]
     axes.set_xticks(np.arange(len(most)) + 0.5, names, rotation=60, ha="right", fontsize=8)
     axes.set_yticks(np.arange(len(most)) + 0.5, names, fontsize=8)
-    axes.set(xlim=(0, len(most)), ylim=(len(most), 0), xlabel="attended", ylabel="attending")
+    axes.set(xlim=(0, len(most)), ylim=(len(most), 0), xlabel=names_of[1], ylabel=names_of[0])
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
     rows = [
         [fields[i], fields[j], "" if np.isnan(shares[i, j]) else percent(shares[i, j])]
         for i, j in itertools.product(range(len(fields)), repeat=2)
     ]
-    return Points(["attending", "attended", "share"], rows)
+    return Points([*names_of, "share"], rows)
 
 
 def _cells(axes: Axes, values: np.ndarray) -> None:

@@ -98,15 +98,16 @@ def model(features: FittedFeatures, **arguments: Any) -> RankingModel:
         "expert_units": (7,),
         "tower_units": (3,),
     }
-    return _randomise(attention_ranker(features.schema, **{**small, **arguments}))
+    return randomised(attention_ranker(features.schema, **{**small, **arguments}))
 
 
 def linear_model(features: FittedFeatures) -> RankingModel:
     """A logistic regression, which is quick to trace."""
-    return _randomise(logistic_regression(features.schema))
+    return randomised(logistic_regression(features.schema))
 
 
-def _randomise(model: RankingModel) -> RankingModel:
+def randomised(model: RankingModel) -> RankingModel:
+    """The model with weights large enough to tell inputs apart."""
     rng = np.random.default_rng(3)
     for weight in model.trainable_variables:
         weight.assign(rng.normal(0, 0.5, weight.shape))

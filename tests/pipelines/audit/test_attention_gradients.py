@@ -1,5 +1,7 @@
 """Chefer's rule and the relevance of heads, against changes of single weights and heads."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,7 +17,7 @@ from pipelines.audit.leave_one_out import Logits, leave_one_out
 from pipelines.audit.rows import rows_of
 from pipelines.audit.units import FIELDS, AllUnits
 from recsys_attn.id_transforms import Age
-from recsys_attn.models import dsin
+from recsys_attn.models import afm, dsin
 from recsys_attn.models.attention_places import (
     AttentionPlace,
     interaction_fields,
@@ -180,6 +182,26 @@ def test_the_weight_of_a_field_is_the_mean_that_it_receives(model, units, attend
     first = np.mean([weights[:, :, :, 0].mean(axis=(1, 2)) for weights in layers], axis=0)
     np.testing.assert_allclose(found[:, units.fields.names.index("item")], first, atol=1e-6)
     assert (found[~units.fields.there] < 1e-6).all()  # nothing attends a missing field
+
+
+def test_a_field_has_half_of_each_of_its_pairs(fitted, units):
+    """Of AFM, whose only query attends the products of two fields."""
+    model = shop.randomised(afm(fitted.schema, width=4, units=3))
+    attended = AttentionGradients(model)(units)
+    (place,) = attended
+    pairs = list(itertools.combinations(interaction_fields(model), 2))
+    by_rows = (place.weights[:, 0, 0], field_attention(model, units, attended))
+    by_task = (place.raising[0, :, 0], chefer(model, units, attended)[FIELDS][0])
+    for weights, found in (by_rows, by_task):
+        assert weights.shape[1] == len(pairs)
+        for name in ("item", "age"):
+            own = [index for index, pair in enumerate(pairs) if name in pair]
+            expected = weights[:, own].sum(axis=1) / 2
+            assert np.abs(expected).max() > 0
+            np.testing.assert_allclose(
+                found[:, units.fields.names.index(name)], expected, rtol=1e-5, atol=1e-9
+            )
+    np.testing.assert_allclose(by_rows[1].sum(axis=1), 1, atol=1e-5)
 
 
 def test_a_head_counts_by_what_a_larger_output_does(model, units, attended):
