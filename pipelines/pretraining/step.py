@@ -18,6 +18,8 @@ from recsys_attn.schema import CANDIDATE_MASK, PADDING_ID
 
 Ids = dict[str, tf.Tensor]
 PARTS = 4  # of a batch, by the lengths of the histories: less padding
+# The lengths of parts are multiples of it: XLA compiles the softmax of every other one, in 0.2 s.
+LENGTHS = 16
 
 
 class SequenceStep:
@@ -75,7 +77,7 @@ class SequenceStep:
         return StepResult(float(loss), round(rows), bool(wishes > 0))
 
     def _tensors(self, blocks: Arrays) -> list[Ids]:
-        """The ids of some parts of a batch, the shortest histories first, without padding."""
+        """The ids of some parts of a batch, the shortest histories first, with little padding."""
         inputs = self._layout.inputs(blocks)
         inputs.pop(CANDIDATE_MASK)
         present = np.any([ids != PADDING_ID for ids in inputs.values()], axis=0)
@@ -83,7 +85,7 @@ class SequenceStep:
         order = np.argsort(lengths, kind="stable")
         found = []
         for rows in np.array_split(order, self._parts):
-            longest = max(2, int(lengths[rows].max(initial=0)))
+            longest = max(1, -(-int(lengths[rows].max(initial=0)) // LENGTHS)) * LENGTHS
             found.append(
                 {name: tf.convert_to_tensor(ids[rows, :longest]) for name, ids in inputs.items()}
             )
