@@ -151,7 +151,8 @@ def _lost(
         return None
     codes = np.unique(codes, return_inverse=True)[1]
     loss = difference(auc_influence(labels, scores, codes), auc_influence(labels, others, codes))
-    return [loss.value, loss.low, loss.high]
+    # One user or request says nothing of others.
+    return None if np.isnan(loss.low) else [loss.value, loss.low, loss.high]
 
 
 def _entry(

@@ -104,8 +104,12 @@ def cka(outputs: Floats) -> Floats:
 
 
 def most_alike(found: Redundancy, head: int) -> tuple[int, float] | None:
-    """The other head whose outputs are the most alike, and the CKA; None for a single head."""
-    others = [other for other in range(len(found.cka)) if other != head]
+    """The other head whose outputs are the most alike, and the CKA.
+
+    None for a single head, and where the rows are too few for a CKA.
+    """
+    known = np.flatnonzero(~np.isnan(found.cka[head]))
+    others = [int(other) for other in known if other != head]
     if not others:
         return None
     other = max(others, key=lambda each: found.cka[head, each])

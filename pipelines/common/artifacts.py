@@ -60,6 +60,11 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(value, indent=2, default=str) + "\n", encoding="utf-8")
 
 
+def without_nan(value: Any) -> Any:
+    """Plain data for a JSON file: NaN and infinity, which JSON does not have, become null."""
+    return json.loads(json.dumps(value, default=str), parse_constant=lambda _: None)
+
+
 def versions() -> dict[str, str]:
     """Versions of the packages that influence a result."""
     found = {}

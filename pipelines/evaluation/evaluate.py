@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.audit.conserving import require_conserving
-from pipelines.common.artifacts import METRICS, PREDICTIONS, write_json
+from pipelines.common.artifacts import METRICS, PREDICTIONS, without_nan, write_json
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL
@@ -117,7 +117,7 @@ def save_evaluation(
     """Decides the gates and writes the evaluation folder that the report reads."""
     pq.write_table(predictions, folder / PREDICTIONS, compression="zstd")
     decided = decide(gates, Evaluation(metrics, folder / PREDICTIONS))
-    write_json(folder / METRICS, {**metrics, "gates": decided})
+    write_json(folder / METRICS, without_nan({**metrics, "gates": decided}))
 
 
 def _task_metrics(

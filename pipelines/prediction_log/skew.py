@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +11,14 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from pipelines.common.artifacts import MANIFEST, PREDICTIONS, atomic_file, read_json, write_json
+from pipelines.common.artifacts import (
+    MANIFEST,
+    PREDICTIONS,
+    atomic_file,
+    read_json,
+    without_nan,
+    write_json,
+)
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.distributions.compare import compare_feature, compare_task, flagged, label_rate
@@ -146,9 +152,8 @@ def has_failed(found: dict[str, Any]) -> bool:
 
 def save_skew(found: dict[str, Any], target: Path) -> None:
     """Writes the JSON file, with null for infinite numbers."""
-    plain = json.loads(json.dumps(found, default=str), parse_constant=lambda _: None)
     with atomic_file(target) as temporary:
-        write_json(temporary, plain)
+        write_json(temporary, without_nan(found))
 
 
 def exported_versions(folder: Path, train: str) -> frozenset[int]:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from pipelines.report.numbers import percent
+from pipelines.report.numbers import decimal, percent
 from pipelines.report.plots import (
     BASELINE,
     CEILING,
@@ -59,7 +59,7 @@ def _pairs(figure: Figure, pairs: Sequence[Found], task: str) -> Points:
     """The strongest interactions of a task, in logits."""
     ordered = sorted(pairs, key=lambda pair: -pair["strength"][task][0])
     shown = ordered[:MOST_FEATURES][::-1]
-    value, low, high = np.sqrt(np.maximum([pair["strength"][task] for pair in shown], 0)).T
+    value, low, high = _deviations(shown, task).T
     place = np.arange(len(shown))
     axes = figure.add_subplot()
     axes.hlines(place, low, high, color=MODEL, linewidth=1.2, alpha=0.55)
@@ -69,10 +69,16 @@ def _pairs(figure: Figure, pairs: Sequence[Found], task: str) -> Points:
     axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(MaxNLocator(5))
     rows = [
-        [*pair["features"], *(f"{np.sqrt(max(end, 0)):.4f}" for end in pair["strength"][task])]
-        for pair in ordered
+        [*pair["features"], *("" if np.isnan(end) else f"{end:.4f}" for end in ends)]
+        for pair, ends in zip(ordered, _deviations(ordered, task), strict=True)
     ]
     return Points(["feature", "feature", "deviation", "from", "to"], rows)
+
+
+def _deviations(pairs: Sequence[Found], task: str) -> np.ndarray:
+    """The strength of each pair and the ends of its interval, (pairs, 3); NaN is unknown."""
+    variances = np.array([pair["strength"][task] for pair in pairs], float)
+    return np.sqrt(np.maximum(variances, 0))
 
 
 @picture
@@ -121,7 +127,7 @@ def _events(figure: Figure, events: Sequence[Found]) -> Points:
             each["name"],
             percent(each["events"]),
             percent(each["weight"][0]),
-            *(f"{end:.2f}" for end in each["lift"]),
+            *(decimal(end, 2) for end in each["lift"]),
         ]
         for each in events
     ]

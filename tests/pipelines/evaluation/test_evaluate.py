@@ -70,6 +70,18 @@ def _experiment(options):
     )
 
 
+def test_metrics_json_has_null_in_place_of_nan(run, tmp_path):
+    predictions, summary = run(**EVALUATION)
+    summary["attention"] = {"map": [[float("nan"), 0.5], [float("inf"), 1]]}
+    save_evaluation(tmp_path, predictions, summary)
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is no JSON")
+
+    saved = json.loads((tmp_path / METRICS).read_text(), parse_constant=refuse)
+    assert saved["attention"] == {"map": [[None, 0.5], [None, 1]]}
+
+
 def test_metrics_are_those_of_the_predictions(run, table, tmp_path):
     predictions, summary = run(**EVALUATION, relevance_rows=50)
     save_evaluation(tmp_path, predictions, summary)

@@ -1,5 +1,6 @@
 """Attention in the report: heads, sentences, pictures and warnings."""
 
+import copy
 import io
 
 import pytest
@@ -46,7 +47,7 @@ PLACES = [
             head([0.0123, 0.0101, 0.0145], [0, 0.9512], **weighed([])),
         ],
         "fields": ["item", "<age>"],
-        "map": [[[0.25, 0.75], [0.5, 0.5]], [[0.6, 0.4], [float("nan"), float("nan")]]],
+        "map": [[[0.25, 0.75], [0.5, 0.5]], [[0.6, 0.4], [None, None]]],
         "agreement": {"click": 0.31, "conversion": None},
     },
     {"place": "gate", "kind": "gate", "heads": [head(None)]},
@@ -150,3 +151,18 @@ def test_the_console_names_warnings_and_redundant_heads(metrics):
     assert "experts: Expert 3 has died." in text
     assert "heads: interaction 1, head 1: outputs like those of another head" in text
     assert text.count("\n") == 2
+
+
+def test_unknown_intervals_are_dashes_or_left_out(metrics, tmp_path):
+    """One user alone has no interval."""
+    found = copy.deepcopy(FOUND)
+    found["places"][0]["events"][1]["lift"] = [4.5, None, None]
+    found["pairs"][0]["strength"]["click"] = [0.25, None, None]
+    found["experts"]["tasks"]["click"]["shares"] = [[0.7, None, None], [0.3, None, None]]
+    metrics = {**metrics, "attention": found}
+    write_report(folders.write(tmp_path, metrics, folders.columns()), tmp_path / "report.html")
+    page = pages.Page((tmp_path / "report.html").read_text("utf-8"))
+    assert page.points["Interactions, click"][1] == ["item", "<age>", "0.5000", "", ""]
+    events = page.points["Events, target attention of clicks"]
+    assert events[2] == ["same item", "2%", "10%", "4.50", "—", "—"]
+    assert page.points["Experts"][1][:5] == ["click", "1", "70%", "—", "—"]
