@@ -50,7 +50,8 @@ portable: $(VENV)/.dev ## Run the tests as processors without AVX-512 or AVX2 wo
 	taskset -c 0 $(MAKE) test || failed="$$failed one-core"; \
 	test -z "$$failed" || { echo "Failed:$$failed"; exit 1; }
 
-ray: $(VENV)/.ray ## Add Ray, so that the tests on a cluster are not skipped (330 MB)
+ray: $(VENV)/.ray ## Run the tests on a cluster (minutes; adds Ray, 330 MB)
+	KERAS_BACKEND=tensorflow $(PYTEST) tests/pipelines/engines
 
 jax: $(VENV)/.dev ## Run all tests of recsys_attn on JAX (a quarter of an hour: it compiles every shape)
 	KERAS_BACKEND=jax $(PYTEST) tests/recsys_attn

@@ -47,6 +47,7 @@ def trained(folder: Path, out: Path, seeds: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.thorough
 def test_seeds_trained_together_learn_as_each_alone(folder: Path, tmp_path: Path) -> None:
     both, alone = (trained(folder, tmp_path / seeds, seeds) for seeds in ("3,4", "4"))
     of_both, of_one = (np.array([e["loss"] for e in run["history"]]) for run in (both, alone))

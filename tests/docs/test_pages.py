@@ -89,6 +89,7 @@ def test_code_of_a_page_prints_the_shown_output(page: Page, workplace: Workplace
                     pytest.fail(f"{page.name}:{block.line} must show:\n{received}", pytrace=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.name)
 def test_commands_of_a_tutorial_run(page: Page, workplace: Workplace) -> None:
     """All but `serve`, whose server the other test starts."""

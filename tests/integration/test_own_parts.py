@@ -94,6 +94,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_graph_serves_without_the_module(finished: Path) -> None:
     target = finished / "scores.parquet"
     files = ("--input", finished / "run/data/test", "--output", target)

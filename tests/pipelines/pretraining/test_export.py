@@ -61,6 +61,7 @@ def test_the_manifest_says_why_there_is_no_state(tmp_path: Path) -> None:
     assert not OF_STATES & set(manifest["signatures"])
 
 
+@pytest.mark.thorough
 def test_long_histories_export(tmp_path: Path) -> None:
     """The sample has a history of ten events, of which the model sees the last five."""
     manifest = write_next_export(tmp_path / "next", features=fitted(longest=5))

@@ -87,6 +87,7 @@ def test_order_is_learned(objective: str) -> None:
     assert hits(model, cycles(TESTED, 2)) > 0.95
 
 
+@pytest.mark.thorough
 def test_without_the_order_the_circle_alone_is_learned() -> None:
     inputs, tested = cycles(USERS, 1, shuffled=True), cycles(TESTED, 2, shuffled=True)
     model = model_of("sasrec", inputs)
@@ -164,6 +165,7 @@ def test_hidden_segments_are_told_from_those_of_other_users() -> None:
     assert loss < 0.25  # chance has 0.69; a sixth of the others are of the same group
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "named"),
     [

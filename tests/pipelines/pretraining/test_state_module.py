@@ -59,7 +59,12 @@ def _hstu(schema: Schema) -> SequenceModel:
     return SequenceModel(made.embedding, encoder, made.output_layer)
 
 
-CAUSAL = [_rotary, _counted, _untied, _linear, _hstu]
+CAUSAL = [
+    _rotary,
+    *(pytest.param(each, marks=pytest.mark.thorough) for each in (_counted, _untied)),
+    _linear,
+    _hstu,
+]
 
 
 def _functions(make: Callable[[Schema], SequenceModel]) -> dict[str, Any]:
@@ -144,6 +149,7 @@ def test_actions_are_events_of_their_own() -> None:
     np.testing.assert_allclose(_scores_of(functions, state), whole["score"], atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_bfloat16_states_are_close() -> None:
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:

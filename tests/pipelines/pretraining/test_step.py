@@ -43,6 +43,7 @@ def test_step_goes_down_the_sum_of_the_weighted_means(rows: int) -> None:
         np.testing.assert_allclose(after.numpy(), expected, atol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [1, 5])
 def test_number_of_parts_changes_nothing(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     expected, model, _ = stepped(4, seed=3)
@@ -69,6 +70,7 @@ def test_batch_without_events_changes_nothing() -> None:
         np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.thorough
 def test_two_devices_step_like_one_with_both_batches(tmp_path: Path) -> None:
     """Of different sizes, so that the mean over all is not that of two means."""
     found = in_a_process(tmp_path / "found.npz")

@@ -49,7 +49,7 @@ def state_of(made: SequenceSteps) -> dict[str, np.ndarray]:
     return dict(last.arrays())
 
 
-@pytest.mark.parametrize("how", ["stopped", "died"])
+@pytest.mark.parametrize("how", ["stopped", pytest.param("died", marks=pytest.mark.thorough)])
 def test_interrupted_training_ends_in_the_same_state(
     how: str,
     whole: SequenceSteps,

@@ -49,6 +49,7 @@ def start(folder: Path, run: Path, index: int, ports: list[int]) -> Any:
     )
 
 
+@pytest.mark.thorough
 def test_two_workers_train_like_two_shards(tmp_path: Path) -> None:
     given = {key.replace(".", "__"): value for key, value in ALIKE.items()}
     alone = steps(tmp_path, "alone", training__shards=2, **given)

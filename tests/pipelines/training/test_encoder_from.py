@@ -117,6 +117,7 @@ def test_weights_of_the_encoder_and_rows_of_equal_values_are_copied(
     assert np.abs(rows(started, "user_id")).max() < 0.1
 
 
+@pytest.mark.thorough
 def test_a_run_without_a_known_item_is_an_error(trainer: Trainer, tmp_path: Path) -> None:
     pretrain(tmp_path, first=10**6)
     experiment = load(trainer.folder, model=din(tmp_path / "run"))
@@ -142,6 +143,7 @@ def test_a_frozen_encoder_keeps_its_weights_and_a_tuned_one_does_not(
     assert np.any(rows(frozen, "item_id") != rows(tuned, "item_id"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", [{"train": "frozen"}, {"learning_rate": 1e-4}], ids=str)
 def test_a_training_in_two_parts_ends_like_one(
     trainer: Trainer, trained: Path, options: dict[str, Any]
@@ -169,6 +171,7 @@ def test_own_rate_is_that_of_the_variables_of_the_encoder(trainer: Trainer, trai
     assert own_rate(options.model_copy(update={"learning_rate": None}), model) is None
 
 
+@pytest.mark.thorough
 def test_a_lower_rate_of_the_encoder_keeps_it_nearer(trainer: Trainer, trained: Path) -> None:
     _, sequence_model = load_sequence_model(trained)
     before = sequence_model.encoder.get_weights()
@@ -181,6 +184,7 @@ def test_a_lower_rate_of_the_encoder_keeps_it_nearer(trainer: Trainer, trained: 
     assert 0 < near < 0.05 * far
 
 
+@pytest.mark.thorough
 def test_a_whole_run_is_exported_with_parity_and_trained_again_with_another_encoder(
     trained: Path, tmp_path: Path
 ) -> None:
@@ -210,6 +214,7 @@ def test_a_whole_run_is_exported_with_parity_and_trained_again_with_another_enco
     steps.run.manifest("train")
 
 
+@pytest.mark.thorough
 def test_a_frozen_encoder_is_frozen_in_a_loaded_model(trainer: Trainer, trained: Path) -> None:
     model = trainer(model=din(trained, train="frozen"), training__epochs=1)
     (trainer.folder / "model").mkdir()

@@ -80,11 +80,13 @@ def test_run_without_a_model_is_refused(tmp_path: Path, fitted: FittedFeatures) 
         load_teacher(TeacherOptions(run=tmp_path), fitted, CLICK)
 
 
+@pytest.mark.thorough
 def test_features_fitted_otherwise_are_refused(taught: Path) -> None:
     with pytest.raises(PipelineError, match=r"the features \['user_id', 'item_id', 'price', "):
         load_teacher(TeacherOptions(run=taught), shop.fitted(), CLICK)
 
 
+@pytest.mark.thorough
 def test_tasks_in_common_need_probabilities(taught: Path, fitted: FittedFeatures) -> None:
     ranked = (Task("click", loss="softmax"), Task("other"))
     with pytest.raises(PipelineError, match="expected a task with probabilities"):

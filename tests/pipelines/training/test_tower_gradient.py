@@ -65,6 +65,7 @@ def test_micro_batches_take_the_step_of_the_batch(micro_batch_size: int) -> None
         np.testing.assert_allclose(variable, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.xdist_group("tower")
 @pytest.mark.parametrize("losses", [("softmax", "jrc"), ("bpr", "list_mle")], ids=str)
 def test_requests_are_compared_as_in_the_whole_batch(losses: tuple[LossName, ...]) -> None:
