@@ -16,7 +16,7 @@ from pipelines.common.artifacts import atomic_file, write_json
 from pipelines.report.html import environment
 from pipelines.report.numbers import ABSENT, count, decimal
 
-_LEFT_OUT_FIRST = ("weights", "minutes", "seeds", "s.d.", "95 % interval")
+_LEFT_OUT_FIRST = ("commit", "weights", "minutes", "seeds", "s.d.", "95 % interval")
 _VERDICT_WIDTH = 30
 _STYLES = {REPRODUCED: "green", BETTER: "green", WORSE: "red"}
 
@@ -36,6 +36,7 @@ def columns(lines: Sequence[Line]) -> dict[str, list[str]]:
         "verdict": [line.verdict for line in lines],
         "minutes": [f"{line.seconds / 60:.1f}" for line in lines],
         "weights": [count(line.weights) for line in lines],
+        "commit": [", ".join(line.commits) for line in lines],
     }
     return {name: cells for name, cells in found.items() if set(cells) - {ABSENT, ""}}
 

@@ -32,6 +32,7 @@ class Line(NamedTuple):
         verdict: In words.
         seconds: Mean time of a training.
         weights: Number of trained weights.
+        commits: Of the code that trained them, where that is known.
     """
 
     model: str
@@ -46,6 +47,7 @@ class Line(NamedTuple):
     verdict: str
     seconds: float
     weights: int
+    commits: list[str]
 
 
 def table(loaded: LoadedBoard, runs: Sequence[BoardRun]) -> list[Line]:
@@ -97,4 +99,5 @@ def _line(board: Board, task: str, runs: Sequence[BoardRun], known: Influences) 
         verdict(board, model, task, value),
         mean(run.seconds for run in runs),
         runs[0].weights,
+        list(dict.fromkeys(run.commit for run in runs if run.commit)),
     )

@@ -29,6 +29,7 @@ class BoardRun(NamedTuple):
         evaluation: Metrics and predictions.
         seconds: Of its training.
         weights: Number of trained weights.
+        commit: Of the code that trained it, where that is known.
     """
 
     model: BoardModel
@@ -36,6 +37,7 @@ class BoardRun(NamedTuple):
     evaluation: Evaluation
     seconds: float
     weights: int
+    commit: str | None
 
 
 class _Planned(NamedTuple):
@@ -68,7 +70,12 @@ class _Planned(NamedTuple):
         trained = run.manifest("train")
         evaluation = Evaluation.read(run.path("evaluate"))
         return BoardRun(
-            self.model, self.seed, evaluation, training_seconds(trained), trained["weights"]
+            self.model,
+            self.seed,
+            evaluation,
+            training_seconds(trained),
+            trained["weights"],
+            trained.get("commit"),
         )
 
     @property

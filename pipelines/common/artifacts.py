@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import hashlib
 import importlib.metadata
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ EVALUATION = "evaluation"
 CHECKPOINTS = "checkpoints"
 METRICS = "metrics.json"  # in an evaluation folder, with
 PREDICTIONS = "predictions.parquet"
+_DESCRIBED = ("--always", "--dirty", "--abbrev=7", "--exclude=*")  # the commit alone, no tag
 _PACKAGES = ("recsys-attn", "tensorflow", "keras", "pyarrow", "numpy")
 
 
@@ -72,6 +75,21 @@ def versions() -> dict[str, str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
     return found
+
+
+@functools.cache
+def commit() -> str | None:
+    """The commit of the clone that this code is imported from, with `-dirty` where it was changed.
+
+    None for an installed package.
+    """
+    git = ["git", "-C", str(Path(__file__).parent)]
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        # An environment inside the clone of another project has no commit of its own.
+        for command in (["ls-files", "--error-unmatch", __file__], ["describe", *_DESCRIBED]):
+            found = subprocess.run([*git, *command], capture_output=True, text=True, check=True)
+        return found.stdout.strip()
+    return None
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from pipelines.common.artifacts import (
     MANIFEST,
     MODEL,
     atomic_directory,
+    commit,
     fingerprint,
     read_json,
     recover,
@@ -166,6 +167,7 @@ class Run:
                 "seed": self.seed,
                 "settings": self._settings(step),
                 "versions": versions(),
+                "commit": commit(),
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),
                 **build(folder),
             }

@@ -26,6 +26,7 @@ LINES = [
         verdict=REPRODUCED,
         seconds=300.0,
         weights=1_234_567,
+        commits=["6b47ae0", "3fe2ee7-dirty"],
     )
     for name in ("DeepFM", "Wide & Deep")
 ]
@@ -52,3 +53,4 @@ def test_each_model_keeps_a_line_of_whole_numbers(width: int) -> None:
 def test_a_wide_console_has_every_column() -> None:
     assert "1,234,567" in _printed(200)
     assert "0.9831 to 0.9862" in _printed(200)
+    assert "6b47ae0, 3fe2ee7-dirty" in _printed(200)

@@ -1,7 +1,9 @@
 """Atomic folders, damaged files and the lock of a run folder."""
 
 import errno
+import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,3 +187,33 @@ def _files(folder: Path) -> dict[str, str]:
         for path in folder.rglob("*")
         if path.is_file() or path.name.startswith(".")
     }
+
+
+def test_the_commit_is_that_of_the_clone_of_the_code(tmp_path: Path) -> None:
+    code = Path(shutil.copy(artifacts.__file__, tmp_path))
+    spec = importlib.util.spec_from_file_location("copied", code)
+    assert spec is not None
+    assert spec.loader is not None
+    copied = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(copied)
+
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+        command = ["git", "-C", str(tmp_path), *who, *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    def found() -> str | None:
+        copied.commit.cache_clear()
+        result: str | None = copied.commit()
+        return result
+
+    assert found() is None
+    git("init", "--quiet")
+    assert found() is None  # the environment of another project
+    git("add", code.name)
+    git("commit", "--quiet", "--message", "one")
+    git("tag", "v1")
+    assert found() == git("rev-parse", "--short=7", "HEAD")
+    with code.open("a") as file:
+        file.write("# changed")
+    assert found() == git("rev-parse", "--short=7", "HEAD") + "-dirty"
