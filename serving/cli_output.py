@@ -58,7 +58,7 @@ class Answer:
         scores: By task, in the order of the request.
         candidates: Those of the request; None for independent rows.
         ranking: Indices of the candidates, best first; None for independent rows.
-        explanation: Weights by history and by task, if the document asks for them.
+        explanation: Weights by history, task and field, if the document asks for them.
     """
 
     scores: Mapping[str, np.ndarray]
@@ -116,7 +116,11 @@ def answer(client: Client, document: list[Row] | RankDocument, by: str | None = 
     first = by or client.metadata().first_task
     if document.explain:
         found = client.explain(context, candidates, rank_by=by, top_k=top_k)
-        weights = {"attention": found.attention, "gates": found.gates}
+        weights = {
+            "attention": found.attention,
+            "gates": found.gates,
+            "fields": found.fields,
+        }
         return Answer(_led_by(first, found.scores), candidates, found.ranking, weights)
     scores = client.rank(context, candidates)
     order = best_first(scores, by, first)[: top_k or None]

@@ -117,6 +117,10 @@ class SmallTower(Layer):
     def explanations(self) -> tuple[str, ...]:
         return self._tower().explanations
 
+    def field_names(self, embedding: FeatureEmbedding) -> tuple[str, ...]:
+        """Those of the trained tower."""
+        return self._tower().field_names(embedding)
+
     def build(self, input_shape: Shape | None = None) -> None:
         self.built = True
         for number, weight in enumerate(self._tower().weights):

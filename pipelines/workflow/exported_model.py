@@ -53,7 +53,7 @@ class ExportedModel:
 
     @property
     def explains(self) -> bool:
-        """Whether it returns weights of events or experts."""
+        """Whether it returns weights of events, fields or experts."""
         return EXPLAINED_SIGNATURE in self._loaded.signatures
 
     def score(self, table: pa.Table) -> Scores:

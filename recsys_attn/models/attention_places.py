@@ -10,10 +10,7 @@ from typing import Any, NamedTuple
 from recsys_attn.attention.core.watching import HeadsCall, watch_heads
 from recsys_attn.attention.layers.pruning import layers_in
 from recsys_attn.embeddings import example_inputs
-from recsys_attn.models.field_gate import field_names
 from recsys_attn.models.ranking import RankingModel
-from recsys_attn.models.tower import field_blocks
-from recsys_attn.schema import is_age
 
 
 class AttentionPlace(NamedTuple):
@@ -114,8 +111,7 @@ def head_layers(model: RankingModel) -> dict[AttentionPlace, Any]:
 def interaction_fields(model: RankingModel) -> tuple[str, ...]:
     """Returns the names of the fields that attend each other, in their order.
 
-    A history has one field for each aligned sequence, such as `clicks.item`, and further ones, such
-    as the strength of the interest, by number.
+    They are those of `Tower.field_names`.
 
     >>> from recsys_attn.models import autoint
     >>> from recsys_attn.models.attention_places import interaction_fields
@@ -124,20 +120,8 @@ def interaction_fields(model: RankingModel) -> tuple[str, ...]:
     >>> interaction_fields(autoint(Schema((item, seen), (Task("click"),))))
     ('item', 'history.seen')
     """
-    tower, schema, gate = model.tower, model.schema, model.tower.field_gate
-    embedded = model.embedding(example_inputs(schema))
-    interests, _ = tower.interests(embedded)
-    blocks, _ = field_blocks(embedded, interests)
-    unused = () if gate is None else gate.unused
-    names = [n for n in field_names(schema, model.embedding.width) if n not in unused]
-    for (history, sequences), block in zip(
-        schema.histories.items(), blocks[len(blocks) - len(interests) :], strict=True
-    ):
-        own = [each.name for each in sequences if not is_age(each)]
-        count = block.shape[-2]
-        own = own[:count] + [str(number + 1) for number in range(len(own), count)]
-        names += [f"{history}.{name}" for name in own]
-    return tuple(names)
+    names: tuple[str, ...] = model.tower.field_names(model.embedding)
+    return names
 
 
 def _places(tower: Any) -> dict[int, AttentionPlace]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -136,7 +137,15 @@ class RankingModel(keras.Model):
     @property
     def explanations(self) -> tuple[str, ...]:
         """Names of the explanations of `explain`; empty for some models."""
-        return getattr(self.tower, "explanations", ())
+        names = getattr(self.tower, "explanations", ())
+        if "fields" not in names:
+            return names
+        return (*names[: names.index("fields")], *(f"field/{name}" for name in self._field_names))
+
+    @functools.cached_property
+    def _field_names(self) -> tuple[str, ...]:
+        names: tuple[str, ...] = self.tower.field_names(self.embedding)
+        return names
 
     def explain(self, inputs: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Returns probabilities and their explanations, from one pass through the model.
@@ -152,6 +161,11 @@ class RankingModel(keras.Model):
         in the session.
         - `gate/<task>` `(B, T, experts)`: the share of each expert in the input of the task; in
         `aitm` `(B, T, 2)`, those of what the task before passes on and of the task's own tower.
+        - `field/<feature>` `(B, T)`, and for the fields of a history `field/<history>.<sequence>`:
+        the weight that a field receives in an interaction by attention (AutoInt's layers, DESTINE,
+        AFM), the mean over layers, heads and attending fields that are not missing. AFM's pairs
+        give each of their fields half. With a softmax the weights of all fields sum to 1. They tell
+        what the layers look at; what a feature is worth is the evaluation's importance.
 
         Args:
             inputs: The inputs of a call.
@@ -174,6 +188,10 @@ class RankingModel(keras.Model):
         if not self.explanations:
             return self.probabilities(inputs), {}
         logits, explanation = self.tower(self.embedding(inputs), training=False, explain=True)
+        if "fields" in explanation:
+            fields = ops.unstack(explanation.pop("fields"), num=len(self._field_names), axis=-1)
+            named = zip(self._field_names, fields, strict=True)
+            explanation |= {f"field/{name}": weight for name, weight in named}
         return self._probabilities(logits), explanation
 
     def get_config(self) -> Config:

@@ -8,9 +8,15 @@ from typing import Any
 import keras
 from keras import ops
 
+from recsys_attn.attention.core.watching import watch_heads
+from recsys_attn.attention.layers.pruning import layers_in
+from recsys_attn.attention.mechanisms.base import Mechanism
+from recsys_attn.embeddings import FeatureEmbedding, example_inputs
 from recsys_attn.layer import Layer
+from recsys_attn.models.field_gate import field_names
+from recsys_attn.models.field_weights import FieldWeights
 from recsys_attn.multitask.transfer import AdaptiveTransfer
-from recsys_attn.schema import CANDIDATE_MASK
+from recsys_attn.schema import CANDIDATE_MASK, is_age
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -33,15 +39,16 @@ class Tower(Layer):
 
     Call arguments:
         embedded: The output of `FeatureEmbedding`.
-        explain: Whether to return the weights of events and experts too: of histories with the
-            attribute `returns_weights` and the argument `return_weights`, and of a head with
-            `returns_gates` and `return_gates`.
+        explain: Whether to return the weights of events, fields and experts too: of histories with
+            the attribute `returns_weights` and the argument `return_weights`, of an interaction
+            whose mechanisms of attention make weights, and of a head with `returns_gates` and
+            `return_gates`.
 
     Returns:
         Dict of logits `(B, T)` by task, and with `explain` also a dict by the names of
         `explanations`: `attention/<history>` `(B, T, S)`, the mean over heads,
-        `attention/<history>.sessions` for a `SessionHistory`, and `gate/<task>` `(B, T, experts)`,
-        in float32.
+        `attention/<history>.sessions` for a `SessionHistory`, `gate/<task>` `(B, T, experts)`, and
+        `fields` `(B, T, F)`, in float32.
 
     Example:
 
@@ -96,10 +103,16 @@ class Tower(Layer):
             for kind in _weight_names(history)
         ]
         gates = [f"gate/{task}" for task in self.head.tasks] if self._has_gates else []
-        return (*attention, *gates)
+        return (*attention, *gates, *(["fields"] if self._weighs_fields else []))
 
     def _weighs(self, history: str) -> bool:
         return getattr(self.histories[history], "returns_weights", False)
+
+    @property
+    def _weighs_fields(self) -> bool:
+        found = [getattr(each, "mechanism", None) for each in layers_in(self.interaction)]
+        mechanisms = [each for each in found if isinstance(each, Mechanism)]
+        return bool(mechanisms) and all(each.returns_weights for each in mechanisms)
 
     @property
     def _has_gates(self) -> bool:
@@ -121,6 +134,31 @@ class Tower(Layer):
                 return list(found)
         return []
 
+    def field_names(self, embedding: FeatureEmbedding) -> tuple[str, ...]:
+        """Returns the names of the fields of the interaction, in their order.
+
+        A history has one field for each aligned sequence, such as `clicks.item`, and further ones,
+        such as the strength of the interest, by number.
+
+        Args:
+            embedding: That of the model.
+        """
+        schema = embedding.schema
+        embedded = embedding(example_inputs(schema))
+        with watch_heads(None):  # these are no calls of the model
+            interests, _ = self.interests(embedded)
+        blocks, _ = field_blocks(embedded, interests)
+        unused = () if self.field_gate is None else self.field_gate.unused
+        names = [n for n in field_names(schema, embedding.width) if n not in unused]
+        for (history, sequences), block in zip(
+            schema.histories.items(), blocks[len(blocks) - len(interests) :], strict=True
+        ):
+            own = [each.name for each in sequences if not is_age(each)]
+            count = block.shape[-2]
+            own = own[:count] + [str(number + 1) for number in range(len(own), count)]
+            names += [f"{history}.{name}" for name in own]
+        return tuple(names)
+
     def build(self, input_shape: Shape | None = None) -> None:
         self.built = True  # the parts are built by their first call
 
@@ -134,19 +172,28 @@ class Tower(Layer):
             logits, gates = self.head(vector, row_mask=row_mask, return_gates=True)
         else:
             logits = self.head(vector, row_mask=row_mask)
-        return logits, _explanation(attention, gates, ops.shape(vector)[:2])
+        return logits, _explanation(attention, gates)
 
     def vector(
         self, embedded: Mapping[str, Any], explain: bool = False
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Returns the input of the head (B, T, D), and with `explain` the weights of events."""
+        """Returns the input of the head (B, T, D), and with `explain` the weights of its parts."""
         interests, attention = self.interests(embedded, explain)
         blocks, present = field_blocks(embedded, interests)
         if self.field_gate is not None:
             blocks, present = self.field_gate(blocks, present)
         blocks, present = by_width(blocks, present)
         row_mask = embedded.get(CANDIDATE_MASK)
-        return self.interaction(blocks, present, row_mask=row_mask), attention
+        if not explain:
+            return self.interaction(blocks, present, row_mask=row_mask), {}
+        fields = FieldWeights(sum(block.shape[-2] for block in blocks))
+        with watch_heads(fields.visit):
+            vector = self.interaction(blocks, present, row_mask=row_mask)
+        leading = ops.shape(vector)[:2]
+        found = {name: _of_candidates(weights, leading) for name, weights in attention.items()}
+        if self._weighs_fields:
+            found["fields"] = fields.mean(leading)
+        return vector, found
 
     def interests(
         self, embedded: Mapping[str, Any], explain: bool = False
@@ -195,17 +242,19 @@ def _weight_names(history: Any) -> tuple[str, ...]:
     return getattr(history, "weight_names", ("",))
 
 
-def _explanation(
-    attention: Mapping[str, Tensor], gates: Mapping[str, Tensor], leading: tuple[Any, ...]
-) -> dict[str, Tensor]:
-    found = {}
-    for name, weights in attention.items():
-        weights = ops.cast(weights, "float32")
-        if len(weights.shape) == 4:  # (B, N, T, S)
-            weights = ops.mean(weights, axis=1)
-        # A history without candidate features has one query for all candidates.
-        found[name] = ops.broadcast_to(weights, (*leading, ops.shape(weights)[-1]))
-    return found | {f"gate/{task}": ops.cast(gate, "float32") for task, gate in gates.items()}
+def _of_candidates(weights: Tensor, leading: tuple[Any, ...]) -> Tensor:
+    weights = ops.cast(weights, "float32")
+    if len(weights.shape) == 4:  # (B, N, T, S)
+        weights = ops.mean(weights, axis=1)
+    # A history without candidate features has one query for all candidates.
+    return ops.broadcast_to(weights, (*leading, ops.shape(weights)[-1]))
+
+
+def _explanation(weights: Mapping[str, Tensor], gates: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of events, then experts, then fields, as `explanations` has them."""
+    found = {name: each for name, each in weights.items() if name != "fields"}
+    found |= {f"gate/{task}": ops.cast(gate, "float32") for task, gate in gates.items()}
+    return found | ({"fields": weights["fields"]} if "fields" in weights else {})
 
 
 def field_blocks(

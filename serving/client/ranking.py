@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from serving.common.errors import InvalidArgument
-from serving.common.signatures import ATTENTION_PREFIX, GATE_PREFIX, KNOWN_PREFIX
+from serving.common.signatures import (
+    ATTENTION_PREFIX,
+    FIELD_PREFIX,
+    GATE_PREFIX,
+    KNOWN_PREFIX,
+)
 from serving.encoding.features import Row
 from serving.encoding.tables import Table, is_table
 
@@ -23,6 +28,7 @@ class Ranking:
         version: The version that answered.
         attention: By history, (N, S): the weight of each of the S events that were sent.
         gates: By task, (N, E): the share of each expert.
+        fields: By field, (N,): the weight that it received in an interaction by attention.
         known: By history, (S,): whether the model saw the event and knows it. False for an event
             that is not in the vocabulary, missing or too old. Empty for an older export.
     """
@@ -32,6 +38,7 @@ class Ranking:
     version: int
     attention: Mapping[str, np.ndarray]
     gates: Mapping[str, np.ndarray]
+    fields: Mapping[str, np.ndarray] = field(default_factory=dict)
     known: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def shares(self) -> dict[str, np.ndarray]:
@@ -76,7 +83,7 @@ def read_ranking(
     scores = {
         name: value[0]
         for name, value in outputs.items()
-        if not name.startswith((ATTENTION_PREFIX, GATE_PREFIX, KNOWN_PREFIX))
+        if not name.startswith((ATTENTION_PREFIX, GATE_PREFIX, FIELD_PREFIX, KNOWN_PREFIX))
     }
     order = best_first(scores, rank_by, first_task)
     return Ranking(
@@ -92,6 +99,11 @@ def read_ranking(
             name.removeprefix(GATE_PREFIX): value[0]
             for name, value in outputs.items()
             if name.startswith(GATE_PREFIX)
+        },
+        fields={
+            name.removeprefix(FIELD_PREFIX): value[0]
+            for name, value in outputs.items()
+            if name.startswith(FIELD_PREFIX)
         },
         known={
             name.removeprefix(KNOWN_PREFIX): value[0][0, :events] > 0

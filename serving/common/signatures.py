@@ -7,8 +7,8 @@ from typing import Any
 
 DEFAULT_SIGNATURE = "serving_default"
 RANK_SIGNATURE = "rank"
-EXPLAINED_SIGNATURE = "rank_explained"  # `rank`, with attention and gate weights as outputs
-ATTENTION_PREFIX, GATE_PREFIX = "attention/", "gate/"  # of the outputs that explain a score
+EXPLAINED_SIGNATURE = "rank_explained"  # `rank`, with weights of events, fields, experts as outputs
+ATTENTION_PREFIX, GATE_PREFIX, FIELD_PREFIX = "attention/", "gate/", "field/"  # of these
 KNOWN_PREFIX = "known/"  # of the marks of events that the model knows, beside the attention
 WITH_CONTEXT = "_with_context"  # suffix of signatures for one context and many Examples
 _EXAMPLES, _REGRESS, _REGRESSED = "examples", "regress", "outputs"

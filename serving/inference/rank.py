@@ -12,6 +12,7 @@ from serving.common.signatures import (
     ATTENTION_PREFIX,
     DEFAULT_SIGNATURE,
     EXPLAINED_SIGNATURE,
+    FIELD_PREFIX,
     GATE_PREFIX,
     RANK_SIGNATURE,
     first_task,
@@ -102,6 +103,9 @@ def _write_explanation(
             target = explanation.attention[name.removeprefix(ATTENTION_PREFIX)]
         elif name.startswith(GATE_PREFIX):
             weights, target = value[0], explanation.gates[name.removeprefix(GATE_PREFIX)]
+        elif name.startswith(FIELD_PREFIX):
+            explanation.fields[name.removeprefix(FIELD_PREFIX)].values.extend(value[0].tolist())
+            continue
         else:
             continue
         target.width = weights.shape[1]
@@ -124,7 +128,7 @@ def _signature(model: Model, explain: bool) -> Signature:
             raise FailedPrecondition(
                 f"Model {model.name!r} version {model.version} cannot explain its scores: it has "
                 f"no signature {EXPLAINED_SIGNATURE!r}, which is exported with a model that "
-                "attends to past events or weighs experts. Ask without `explain`."
+                "attends to past events or to fields, or weighs experts. Ask without `explain`."
             )
         return found[EXPLAINED_SIGNATURE]
     return found[RANK_SIGNATURE] if ranks else model.signature(DEFAULT_SIGNATURE)
@@ -149,5 +153,5 @@ def _is_score(spec: TensorSpec, per_request: bool) -> bool:
 
 def _explains(output: str, signature: Signature) -> bool:
     return signature.key == EXPLAINED_SIGNATURE and output.startswith(
-        (ATTENTION_PREFIX, GATE_PREFIX)
+        (ATTENTION_PREFIX, GATE_PREFIX, FIELD_PREFIX)
     )

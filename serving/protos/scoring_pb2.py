@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tensorflow_serving.apis import model_pb2 as tensorflow__serving_dot_apis_dot_model__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cserving/protos/scoring.proto\x12\x13recsys_attn.serving\x1a#tensorflow_serving/apis/model.proto\"\x94\x03\n\x0bRankRequest\x12\x31\n\nmodel_spec\x18\x01 \x01(\x0b\x32\x1d.tensorflow.serving.ModelSpec\x12>\n\x07\x63ontext\x18\x02 \x03(\x0b\x32-.recsys_attn.serving.RankRequest.ContextEntry\x12\x44\n\ncandidates\x18\x03 \x03(\x0b\x32\x30.recsys_attn.serving.RankRequest.CandidatesEntry\x12\x0f\n\x07rank_by\x18\x04 \x01(\t\x12\r\n\x05top_k\x18\x05 \x01(\x05\x12\x0f\n\x07\x65xplain\x18\x06 \x01(\x08\x1aK\n\x0c\x43ontextEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.recsys_attn.serving.Column:\x02\x38\x01\x1aN\n\x0f\x43\x61ndidatesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.recsys_attn.serving.Column:\x02\x38\x01\"\xf2\x01\n\x06\x43olumn\x12/\n\x07strings\x18\x01 \x01(\x0b\x32\x1c.recsys_attn.serving.StringsH\x00\x12\x31\n\x08\x62inaries\x18\x02 \x01(\x0b\x32\x1d.recsys_attn.serving.BinariesH\x00\x12)\n\x04ints\x18\x03 \x01(\x0b\x32\x19.recsys_attn.serving.IntsH\x00\x12-\n\x06\x66loats\x18\x04 \x01(\x0b\x32\x1b.recsys_attn.serving.FloatsH\x00\x12\x0f\n\x07missing\x18\x05 \x03(\x05\x12\x0f\n\x07lengths\x18\x06 \x03(\x05\x42\x08\n\x06values\"\x19\n\x07Strings\x12\x0e\n\x06values\x18\x01 \x03(\t\"\x1a\n\x08\x42inaries\x12\x0e\n\x06values\x18\x01 \x03(\x0c\"\x16\n\x04Ints\x12\x0e\n\x06values\x18\x01 \x03(\x03\"\x18\n\x06\x46loats\x12\x0e\n\x06values\x18\x01 \x03(\x02\"\x94\x02\n\x0cRankResponse\x12\x31\n\nmodel_spec\x18\x01 \x01(\x0b\x32\x1d.tensorflow.serving.ModelSpec\x12=\n\x06scores\x18\x02 \x03(\x0b\x32-.recsys_attn.serving.RankResponse.ScoresEntry\x12\x0f\n\x07ranking\x18\x03 \x03(\x05\x12\x35\n\x0b\x65xplanation\x18\x04 \x01(\x0b\x32 .recsys_attn.serving.Explanation\x1aJ\n\x0bScoresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.recsys_attn.serving.Scores:\x02\x38\x01\"\x18\n\x06Scores\x12\x0e\n\x06values\x18\x01 \x03(\x02\"\xa9\x02\n\x0b\x45xplanation\x12\x42\n\tattention\x18\x01 \x03(\x0b\x32/.recsys_attn.serving.Explanation.AttentionEntry\x12:\n\x05gates\x18\x02 \x03(\x0b\x32+.recsys_attn.serving.Explanation.GatesEntry\x1aN\n\x0e\x41ttentionEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12+\n\x05value\x18\x02 \x01(\x0b\x32\x1c.recsys_attn.serving.Weights:\x02\x38\x01\x1aJ\n\nGatesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12+\n\x05value\x18\x02 \x01(\x0b\x32\x1c.recsys_attn.serving.Weights:\x02\x38\x01\"(\n\x07Weights\x12\r\n\x05width\x18\x01 \x01(\x05\x12\x0e\n\x06values\x18\x02 \x03(\x02\x32]\n\x0eScoringService\x12K\n\x04Rank\x12 .recsys_attn.serving.RankRequest\x1a!.recsys_attn.serving.RankResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cserving/protos/scoring.proto\x12\x13recsys_attn.serving\x1a#tensorflow_serving/apis/model.proto\"\x94\x03\n\x0bRankRequest\x12\x31\n\nmodel_spec\x18\x01 \x01(\x0b\x32\x1d.tensorflow.serving.ModelSpec\x12>\n\x07\x63ontext\x18\x02 \x03(\x0b\x32-.recsys_attn.serving.RankRequest.ContextEntry\x12\x44\n\ncandidates\x18\x03 \x03(\x0b\x32\x30.recsys_attn.serving.RankRequest.CandidatesEntry\x12\x0f\n\x07rank_by\x18\x04 \x01(\t\x12\r\n\x05top_k\x18\x05 \x01(\x05\x12\x0f\n\x07\x65xplain\x18\x06 \x01(\x08\x1aK\n\x0c\x43ontextEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.recsys_attn.serving.Column:\x02\x38\x01\x1aN\n\x0f\x43\x61ndidatesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.recsys_attn.serving.Column:\x02\x38\x01\"\xf2\x01\n\x06\x43olumn\x12/\n\x07strings\x18\x01 \x01(\x0b\x32\x1c.recsys_attn.serving.StringsH\x00\x12\x31\n\x08\x62inaries\x18\x02 \x01(\x0b\x32\x1d.recsys_attn.serving.BinariesH\x00\x12)\n\x04ints\x18\x03 \x01(\x0b\x32\x19.recsys_attn.serving.IntsH\x00\x12-\n\x06\x66loats\x18\x04 \x01(\x0b\x32\x1b.recsys_attn.serving.FloatsH\x00\x12\x0f\n\x07missing\x18\x05 \x03(\x05\x12\x0f\n\x07lengths\x18\x06 \x03(\x05\x42\x08\n\x06values\"\x19\n\x07Strings\x12\x0e\n\x06values\x18\x01 \x03(\t\"\x1a\n\x08\x42inaries\x12\x0e\n\x06values\x18\x01 \x03(\x0c\"\x16\n\x04Ints\x12\x0e\n\x06values\x18\x01 \x03(\x03\"\x18\n\x06\x46loats\x12\x0e\n\x06values\x18\x01 \x03(\x02\"\x94\x02\n\x0cRankResponse\x12\x31\n\nmodel_spec\x18\x01 \x01(\x0b\x32\x1d.tensorflow.serving.ModelSpec\x12=\n\x06scores\x18\x02 \x03(\x0b\x32-.recsys_attn.serving.RankResponse.ScoresEntry\x12\x0f\n\x07ranking\x18\x03 \x03(\x05\x12\x35\n\x0b\x65xplanation\x18\x04 \x01(\x0b\x32 .recsys_attn.serving.Explanation\x1aJ\n\x0bScoresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.recsys_attn.serving.Scores:\x02\x38\x01\"\x18\n\x06Scores\x12\x0e\n\x06values\x18\x01 \x03(\x02\"\xb3\x03\n\x0b\x45xplanation\x12\x42\n\tattention\x18\x01 \x03(\x0b\x32/.recsys_attn.serving.Explanation.AttentionEntry\x12:\n\x05gates\x18\x02 \x03(\x0b\x32+.recsys_attn.serving.Explanation.GatesEntry\x12<\n\x06\x66ields\x18\x03 \x03(\x0b\x32,.recsys_attn.serving.Explanation.FieldsEntry\x1aN\n\x0e\x41ttentionEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12+\n\x05value\x18\x02 \x01(\x0b\x32\x1c.recsys_attn.serving.Weights:\x02\x38\x01\x1aJ\n\nGatesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12+\n\x05value\x18\x02 \x01(\x0b\x32\x1c.recsys_attn.serving.Weights:\x02\x38\x01\x1aJ\n\x0b\x46ieldsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.recsys_attn.serving.Scores:\x02\x38\x01\"(\n\x07Weights\x12\r\n\x05width\x18\x01 \x01(\x05\x12\x0e\n\x06values\x18\x02 \x03(\x02\x32]\n\x0eScoringService\x12K\n\x04Rank\x12 .recsys_attn.serving.RankRequest\x1a!.recsys_attn.serving.RankResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,6 +42,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXPLANATION_ATTENTIONENTRY']._serialized_options = b'8\001'
   _globals['_EXPLANATION_GATESENTRY']._loaded_options = None
   _globals['_EXPLANATION_GATESENTRY']._serialized_options = b'8\001'
+  _globals['_EXPLANATION_FIELDSENTRY']._loaded_options = None
+  _globals['_EXPLANATION_FIELDSENTRY']._serialized_options = b'8\001'
   _globals['_RANKREQUEST']._serialized_start=91
   _globals['_RANKREQUEST']._serialized_end=495
   _globals['_RANKREQUEST_CONTEXTENTRY']._serialized_start=340
@@ -65,13 +67,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SCORES']._serialized_start=1126
   _globals['_SCORES']._serialized_end=1150
   _globals['_EXPLANATION']._serialized_start=1153
-  _globals['_EXPLANATION']._serialized_end=1450
-  _globals['_EXPLANATION_ATTENTIONENTRY']._serialized_start=1296
-  _globals['_EXPLANATION_ATTENTIONENTRY']._serialized_end=1374
-  _globals['_EXPLANATION_GATESENTRY']._serialized_start=1376
-  _globals['_EXPLANATION_GATESENTRY']._serialized_end=1450
-  _globals['_WEIGHTS']._serialized_start=1452
-  _globals['_WEIGHTS']._serialized_end=1492
-  _globals['_SCORINGSERVICE']._serialized_start=1494
-  _globals['_SCORINGSERVICE']._serialized_end=1587
+  _globals['_EXPLANATION']._serialized_end=1588
+  _globals['_EXPLANATION_ATTENTIONENTRY']._serialized_start=1358
+  _globals['_EXPLANATION_ATTENTIONENTRY']._serialized_end=1436
+  _globals['_EXPLANATION_GATESENTRY']._serialized_start=1438
+  _globals['_EXPLANATION_GATESENTRY']._serialized_end=1512
+  _globals['_EXPLANATION_FIELDSENTRY']._serialized_start=1514
+  _globals['_EXPLANATION_FIELDSENTRY']._serialized_end=1588
+  _globals['_WEIGHTS']._serialized_start=1590
+  _globals['_WEIGHTS']._serialized_end=1630
+  _globals['_SCORINGSERVICE']._serialized_start=1632
+  _globals['_SCORINGSERVICE']._serialized_end=1725
 # @@protoc_insertion_point(module_scope)

@@ -103,7 +103,7 @@ class Scores(_message.Message):
     def __init__(self, values: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Explanation(_message.Message):
-    __slots__ = ("attention", "gates")
+    __slots__ = ("attention", "gates", "fields")
     class AttentionEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -118,11 +118,20 @@ class Explanation(_message.Message):
         key: str
         value: Weights
         def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Weights, _Mapping]] = ...) -> None: ...
+    class FieldsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Scores
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Scores, _Mapping]] = ...) -> None: ...
     ATTENTION_FIELD_NUMBER: _ClassVar[int]
     GATES_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
     attention: _containers.MessageMap[str, Weights]
     gates: _containers.MessageMap[str, Weights]
-    def __init__(self, attention: _Optional[_Mapping[str, Weights]] = ..., gates: _Optional[_Mapping[str, Weights]] = ...) -> None: ...
+    fields: _containers.MessageMap[str, Scores]
+    def __init__(self, attention: _Optional[_Mapping[str, Weights]] = ..., gates: _Optional[_Mapping[str, Weights]] = ..., fields: _Optional[_Mapping[str, Scores]] = ...) -> None: ...
 
 class Weights(_message.Message):
     __slots__ = ("width", "values")

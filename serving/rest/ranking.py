@@ -69,6 +69,9 @@ def rank_answer(response: scoring_pb2.RankResponse) -> dict[str, Any]:
         document["explanation"] = {
             "attention": _weights(response.explanation.attention),
             "gates": _weights(response.explanation.gates),
+            "fields": {
+                name: _listed(found) for name, found in sorted(response.explanation.fields.items())
+            },
         }
     return document
 

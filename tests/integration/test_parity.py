@@ -150,6 +150,9 @@ def test_explanations_are_by_the_events_sent(
                     np.testing.assert_array_equal(np.flatnonzero(weights), seen)
                 for gates in found.gates.values():
                     np.testing.assert_allclose(gates.sum(axis=1), 1, atol=1e-5)
+                assert "history.past_items" in found.fields
+                weights = np.stack(list(found.fields.values()))
+                np.testing.assert_allclose(weights.sum(axis=0), 1, atol=1e-5)
             kinds.add((len(gaps) > 5, bool(gaps.any())))
     assert len(kinds) == 4, "long and short histories, with gaps and without"
 

@@ -48,6 +48,10 @@ def read_rank_response(response: scoring_pb2.RankResponse) -> Ranking:
         response.model_spec.version.value,
         _weights(response.explanation.attention, count),
         _weights(response.explanation.gates, count),
+        {
+            name: np.array(found.values, "float32")
+            for name, found in sorted(response.explanation.fields.items())
+        },
     )
 
 

@@ -82,13 +82,18 @@ def test_manifest_and_signatures_are_the_schemas(exported):
         if name == "rank_explained":
             outputs += [f"attention/{history}" for history in fitted.schema.histories]
             outputs += ["gate/click", "gate/buy"]
+            names = shop.model(fitted).explanations
+            fields = [name for name in names if name.startswith("field/")]
+            assert "field/item" in fields
+            outputs += fields
             outputs += [f"known/{history}" for history in fitted.schema.histories]
         assert manifest["signatures"][name]["method"] == "tensorflow/serving/predict"
         assert manifest["signatures"][name]["outputs"] == outputs
         assert set(signature.structured_outputs) == set(outputs)
         for output, spec in signature.structured_outputs.items():
             assert spec.dtype == tf.float32
-            assert spec.shape.rank == 1 + per_request + ("/" in output)
+            several = output.startswith(("attention/", "gate/", "known/"))
+            assert spec.shape.rank == 1 + per_request + several
     assert json.loads(json.dumps(manifest)).keys() >= {"schema", "signatures", "parity"}
     assert (manifest["format"], manifest["name"], manifest["version"]) == (1, "shop", 3)
     assert manifest["parity"]["max_abs_difference"] <= 1e-5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import keras
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from recsys_attn import models
+from recsys_attn.attention import HeadsCall, watch_heads
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
@@ -29,8 +31,13 @@ SCHEMA = Schema(
     ),
     (Task("click"), Task("buy")),
 )
+PAIRS = list(itertools.combinations(range(4), 2))
 SEEN, SEARCHED = "attention/seen", "attention/searched"
 GATES = {"gate/click": (B, T, 4), "gate/buy": (B, T, 4)}
+FIELDS = dict.fromkeys(
+    ("field/item", "field/seen.items_seen", "field/seen.how", "field/searched.words"), (B, T)
+)
+STRENGTHS = dict.fromkeys(("field/seen.3", "field/searched.2"), (B, T))
 ATTENTION = {SEEN: (B, T, S), SEARCHED: (B, T, R)}
 UNIT = {"class_name": "din", "config": {"units": [5]}}
 ONE_BUCKET = {"class_name": "reformer", "config": {"size": S, "buckets": 1}}
@@ -45,15 +52,25 @@ CASES = [
     ("din", {**SMALL_DIN, "target_attention": ONE_BUCKET, "encoder": "local"}, ATTENTION),
     ("dien", {"width": 4, "mlp_units": (7,)}, ATTENTION),
     ("bst", {"width": 4, "num_heads": 2, "head_dim": 3, "mlp_units": (7,)}, ATTENTION),
-    ("attention_ranker", SMALL_RANKER, ATTENTION | GATES),
-    ("attention_ranker", {**SMALL_RANKER, "target_attention": "linear_transformer"}, GATES),
-    ("attention_ranker", {**SMALL_RANKER, "gate_attention": "linear_transformer"}, ATTENTION),
+    ("attention_ranker", SMALL_RANKER, ATTENTION | GATES | FIELDS | STRENGTHS),
+    (
+        "attention_ranker",
+        {**SMALL_RANKER, "target_attention": "linear_transformer"},
+        GATES | FIELDS,
+    ),
+    (
+        "attention_ranker",
+        {**SMALL_RANKER, "gate_attention": "linear_transformer"},
+        ATTENTION | FIELDS | STRENGTHS,
+    ),
     ("mmoe", SMALL_MMOE, GATES),
     ("mmoe", {**SMALL_MMOE, "gate": "both"}, GATES),
     ("aitm", {"tower_units": (7,)}, dict.fromkeys(GATES, (B, T, 2))),
     ("stem", {**SMALL_STEM, "shared_experts": 2}, GATES),
     ("mlp", {"width": 4, "units": (7,)}, {}),
-    ("autoint", {"width": 4, "num_layers": 1, "head_dim": 3}, {}),
+    ("autoint", {"width": 4, "num_layers": 1, "head_dim": 3}, FIELDS),
+    ("autoint", {"width": 4, "num_layers": 1, "mechanism": "linear_transformer"}, {}),
+    ("afm", {"width": 4, "units": 3}, FIELDS),
     ("logistic_regression", {}, {}),
 ]
 
@@ -103,6 +120,49 @@ def test_a_model_explains_what_has_weights(
         np.testing.assert_array_equal(found[SEEN] != 0, happened)
         assert np.ptp(found[SEEN][0], axis=0)[:4].min() > 0  # candidates look at other things
         np.testing.assert_array_equal(np.ptp(found[SEARCHED], axis=1), 0)  # as one
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("autoint", {"width": 4, "num_layers": 2, "num_heads": 3, "head_dim": 5}),
+        ("destine", {"width": 4, "num_layers": 2, "num_heads": 3, "head_dim": 5}),
+        ("afm", {"width": 4, "units": 3}),
+    ],
+)
+def test_the_weight_of_a_field_is_the_mean_that_it_receives(
+    name: str, options: dict[str, Any]
+) -> None:
+    model = randomised(models.get(name)(SCHEMA, **options))
+    calls: list[HeadsCall] = []
+
+    def visit(call: HeadsCall) -> HeadsCall:
+        calls.append(call)
+        return call
+
+    with watch_heads(visit):
+        found = arrays(model.explain(inputs())[1])
+    empty = [name for name in found if name.startswith("field/seen.")]
+    assert len(calls) == options.get("num_layers", 1)
+    assert len(empty) == 2
+    names = list(found)
+    for row in range(B * T):
+        missing = [names.index(name) for name in empty] if row // T == 2 else []
+        expected = np.zeros(len(names))
+        for call in calls:
+            of_heads = keras.ops.convert_to_numpy(call.weights)[row]
+            for weights in of_heads:
+                if name == "afm":
+                    for weight, pair in zip(weights[0], PAIRS, strict=True):
+                        expected[list(pair)] += weight / 2 / len(of_heads) / len(calls)
+                    continue
+                there = [field for field in range(len(names)) if field not in missing]
+                expected += weights[there].mean(axis=0) / len(of_heads) / len(calls)
+        received = [found[name].ravel()[row] for name in names]
+        np.testing.assert_allclose(received, expected, rtol=0, atol=1e-6)
+        assert np.ptp(received) > 1e-3
+        assert not np.any(np.array(received)[missing])
+        assert name == "destine" or sum(received) == pytest.approx(1, abs=1e-5)
 
 
 def tower(attention: Any, experts: Any = None) -> RankingModel:

@@ -41,6 +41,7 @@ def answers(version: int, feature: str) -> dict[str, bytes]:
         "buy": [[0.5, 0.25]],
         "attention/user": [[[0.5, 0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]]],
         "gate/buy": [[[0.25, 0.75], [1.0, 0.0]]],
+        "field/item": [[0.25, 0.5]],
         "known/user": [[[1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]]],
     }
     predicted = predict_pb2.PredictResponse()
@@ -67,6 +68,7 @@ def test_scores_ranking_and_weights(connect: Connect, start_stub: StartStub) -> 
     assert found.ranking.tolist() == [1, 0]
     np.testing.assert_array_equal(found.attention["user"], [[0.5], [1.0]])  # one value was sent
     np.testing.assert_array_equal(found.gates["buy"], [[0.25, 0.75], [1.0, 0.0]])
+    np.testing.assert_array_equal(found.fields["item"], [0.25, 0.5])
     by_name = handle.ask("explain", {"user": "ann"}, CANDIDATES, top_k=1)
     assert by_name.ranking.tolist() == [0], "ranked by `buy`, the first task by name"
     words = "`rank_by` must be one of the tasks buy, click. Received: 'like'"

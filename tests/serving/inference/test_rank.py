@@ -74,7 +74,10 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 @pytest.fixture(scope="module")
 def explained(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    """A model whose event i has the weight price + i, and whose experts share 0.25 : 0.75."""
+    """A model with explanations.
+
+    Event i has the weight price + i, experts share 0.25 : 0.75, a field has the weight price / 40.
+    """
 
     def rows(user: Any, seen: Any, price: Any) -> dict[str, Any]:
         return {"click": price + 0 * tf.cast(tf.shape(seen)[1], tf.float32)}
@@ -85,6 +88,7 @@ def explained(tmp_path_factory: pytest.TempPathFactory) -> Model:
             **rows(user, seen, price),
             "attention/seen": price[:, :, None] + places + tf.zeros_like(seen)[:, None],
             "gate/click": tf.zeros_like(price)[..., None] + [0.25, 0.75],
+            "field/history.seen": price / 40,
         }
 
     def inputs(*axes: None) -> dict[str, Any]:
@@ -166,13 +170,15 @@ def test_a_model_without_rank_scores_rows(foreign: Model) -> None:
     np.testing.assert_allclose(answer(foreign, turned).scores["known"], [1, 2])
 
 
-def test_explanation_has_attention_and_gates(explained: Model) -> None:
+def test_explanation_has_attention_gates_and_fields(explained: Model) -> None:
     candidates = {"price": [10.0, 30.0, 20.0]}
     request = make_rank_request("explained", {"seen": [5, 6]}, candidates, explain=True)
     found = answer(explained, request)
     np.testing.assert_array_equal(found.ranking, [1, 2, 0])
     np.testing.assert_allclose(found.attention["seen"], [[10, 11], [30, 31], [20, 21]])
     np.testing.assert_allclose(found.gates["click"], [[0.25, 0.75]] * 3)
+    assert found.scores.keys() == {"click"}
+    np.testing.assert_allclose(found.fields["history.seen"], [0.25, 0.75, 0.5])
     response = replay(explained, request).response
     assert response.model_spec.signature_name == "rank_explained"
     request.explain = False

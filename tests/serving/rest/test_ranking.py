@@ -51,7 +51,8 @@ def test_values_become_the_columns_of_the_same_values(name: str) -> None:
 
 def test_answer_has_a_list_for_each_candidate() -> None:
     weights = {"history": scoring_pb2.Weights(width=3, values=[0.5, 0.25, 0.25, 0.1, 0, 1])}
-    explanation = scoring_pb2.Explanation(attention=weights)
+    fields = {"history.x": scoring_pb2.Scores(values=[0.25, 0.75])}
+    explanation = scoring_pb2.Explanation(attention=weights, fields=fields)
     response = scoring_pb2.RankResponse(ranking=[1, 0], explanation=explanation)
     response.scores["click"].values.extend([0.1, 0.7])
     response.model_spec.name, response.model_spec.version.value = "ctr", 7
@@ -62,6 +63,7 @@ def test_answer_has_a_list_for_each_candidate() -> None:
         "ranking": [1, 0],
         "explanation": {
             "attention": {"history": [[0.5, 0.25, 0.25], [0.1, 0.0, 1.0]]}, "gates": {},
+            "fields": {"history.x": [0.25, 0.75]},
         },
     }  # fmt: skip
 
