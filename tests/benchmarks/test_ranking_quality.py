@@ -48,13 +48,15 @@ def test_each_event_is_shown_among_other_items() -> None:
             "action": RNG.choice(["view", "cart", "buy"], 50),
         }
     )
-    rows = drawn_rows(events).to_pandas()
-    shown = rows[rows.viewed == 1].reset_index(drop=True)
-    expected = events.sort_by("time").to_pandas()
-    assert (shown.impression == np.arange(50)).all()
-    assert (shown[["user", "item", "time"]] == expected[["user", "item", "time"]]).all(axis=None)
-    assert (shown.carted == expected.action.isin(["cart", "buy"])).all()
-    others = rows[rows.viewed == 0].merge(shown, on="impression")
+    rows = drawn_rows(events).to_pylist()
+    shown = [row for row in rows if row["viewed"] == 1]
+    expected = events.sort_by("time").to_pylist()
+    assert [row["impression"] for row in shown] == list(range(50))
+    for row, event in zip(shown, expected, strict=True):
+        assert [row[name] for name in ("user", "item", "time")] == list(event.values())[:3]
+        assert row["carted"] == (event["action"] in ("cart", "buy"))
+    others = [row for row in rows if row["viewed"] == 0]
     assert len(others) == 100
-    assert (others.item_x != others.item_y).all()
-    assert others.carted_x.isna().all()
+    for row in others:
+        assert row["item"] != shown[row["impression"]]["item"]
+        assert row["carted"] is None

@@ -24,11 +24,7 @@ from tests.support import shop, small_models
 from tests.support.exports import call, split_requests, write_export
 
 TASKS = (Task("click"), Task("buy", label="bought"))
-QUICK = ("afm",)  # its keys are pairs of fields
-NAMES = [
-    pytest.param(name, marks=() if name in QUICK else pytest.mark.thorough)
-    for name in sorted(models.MODELS)
-]
+pytestmark = pytest.mark.thorough
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +36,7 @@ def fitted() -> FittedFeatures:
     return shop.fitted(Schema(features, TASKS))
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", params=sorted(models.MODELS))
 def model(request: pytest.FixtureRequest, fitted: FittedFeatures) -> RankingModel:
     return shop.randomised(
         models.get(request.param)(fitted.schema, **small_models.SMALL[request.param])

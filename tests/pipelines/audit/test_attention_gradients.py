@@ -121,6 +121,7 @@ def test_relevance_passes_from_layer_to_layer(fitted, model, units):
         np.testing.assert_allclose(found["events/history"][0, row, :count], events[:count][::-1])
 
 
+@pytest.mark.thorough
 def test_events_are_named_after_they_moved_to_the_front(fitted, model, units):
     """Events of a history with gaps have the relevance of those of the same without."""
     inputs = dict(units.fields.inputs)
@@ -260,6 +261,7 @@ def test_a_head_is_left_out_alone(model, units, attended):
     assert joined.shape == lost.shape
 
 
+@pytest.mark.thorough
 def test_heads_over_the_sessions_of_a_row_are_added_up():
     """Self-attention of DSIN has an entry for each session, and a head is one for all of them."""
     item = Categorical("item", dtype="int64")

@@ -120,6 +120,7 @@ if sys.argv[1] == "interrupt":
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ending", ["interrupt", "nothing left to do"])
 def test_program_can_end_while_thread_works(ending):
     with subprocess.Popen(

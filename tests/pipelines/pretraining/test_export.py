@@ -22,6 +22,7 @@ def _from_end(schema: Schema) -> SequenceModel:
     return sasrec(schema, width=8)
 
 
+@pytest.mark.thorough
 def test_an_export_goes_on_from_a_state(tmp_path: Path) -> None:
     manifest = write_next_export(tmp_path / "next")
     assert manifest["stateful"] is True

@@ -96,6 +96,7 @@ def test_without_the_order_the_circle_alone_is_learned() -> None:
     assert hits(model, tested, places=3) > 0.95
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("objective", FITTING)
 def test_items_that_occur_together_are_found(objective: str) -> None:
     """The whole group stands first; which of it comes next is chance. Popularity finds a sixth."""

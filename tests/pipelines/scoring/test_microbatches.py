@@ -53,6 +53,7 @@ for name, gpu, before in [
 """
 
 
+@pytest.mark.thorough
 def test_threads_per_operation() -> None:
     """In a process of its own, whose TensorFlow starts with the last of the cases."""
     done = subprocess.run(

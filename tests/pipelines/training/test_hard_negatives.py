@@ -68,11 +68,12 @@ def uniform(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[np.n
     return trained(folder, output, training__epochs=2, training__negatives={"count": 3})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "by",
     [
-        pytest.param("popularity", marks=pytest.mark.thorough),
-        pytest.param("batch", marks=pytest.mark.thorough),
+        "popularity",
+        "batch",
         "hard",
     ],
 )

@@ -76,10 +76,9 @@ def test_requests_are_compared_as_in_the_whole_batch(losses: tuple[LossName, ...
         np.testing.assert_allclose(variable, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.xdist_group("tower")
-@pytest.mark.parametrize(
-    "others", [(), pytest.param(("bpr", "list_mle"), marks=pytest.mark.thorough)], ids=str
-)
+@pytest.mark.parametrize("others", [(), ("bpr", "list_mle")], ids=str)
 def test_compiled_step_is_the_same(others: tuple[LossName, ...]) -> None:
     (losses, weights), (expected, plain) = trained(7, True, others), trained(7, False, others)
     np.testing.assert_allclose(losses, expected, rtol=1e-4)

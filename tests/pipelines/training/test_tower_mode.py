@@ -133,6 +133,7 @@ def test_measuring_leaves_the_model_as_it_was(trainer: Trainer) -> None:
     assert said[0].startswith(f"tower: {found}. Seconds of a batch, measured in ")
 
 
+@pytest.mark.thorough
 def test_a_resumed_training_keeps_its_mode(
     trainer: Trainer, measured: list[TowerMode], cache: Path
 ) -> None:

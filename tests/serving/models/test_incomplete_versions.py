@@ -89,6 +89,7 @@ def test_no_policy_unloads_the_old_version(
     assert available(manager) == ({6} if policy == Latest() else {5, 6})
 
 
+@pytest.mark.thorough
 def test_reload_to_an_incomplete_version(serve: Serve, base_path: Path, twofold: Path) -> None:
     manager = serve(base_path)
     late = _begin(twofold, base_path)

@@ -53,7 +53,11 @@ def _call_until(client: Client, results: list[object]) -> None:
         client.predict_rows([{}])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)],
+    ids=lambda n: n.name,
+)
 def test_signal_lets_running_requests_finish(
     process: tuple[subprocess.Popen[str], str], number: signal.Signals
 ) -> None:

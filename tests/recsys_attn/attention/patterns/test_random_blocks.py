@@ -22,6 +22,7 @@ def plan_of(blocks: int, count: int, seed: int) -> np.ndarray:
     return np.asarray(random_plan(np.arange(blocks), blocks, count, seed))
 
 
+@pytest.mark.thorough
 def test_random_plan_is_the_same_on_every_backend() -> None:
     """A model that was saved keeps its plan, so it must never change."""
     backend = "tensorflow" if keras.backend.backend() != "tensorflow" else "jax"

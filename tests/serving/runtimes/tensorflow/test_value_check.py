@@ -46,6 +46,7 @@ def _save_v1(path: Path, start: bool) -> Path:
     return path
 
 
+@pytest.mark.thorough
 def test_graphs_of_tensorflow_1_are_checked(tmp_path: Path) -> None:
     session = TensorFlowSession(_save_v1(tmp_path / "1", start=True))
     found = session.run("find", {"word": np.array([b"a", b"b"], object)}, ["id"], None)
