@@ -40,6 +40,7 @@ def test_autoint_has_no_undecided_ratings() -> None:
     assert pc.min_max(table["time"]).as_py() == {"min": 0, "max": 1}
 
 
+@pytest.mark.thorough
 def test_rechorus_has_its_notebooks_counts() -> None:
     table = _table("movielens-1m-ctr")
     assert _rows(table) == {"train": 983_836, "valid": 5_190, "test": 5_176}

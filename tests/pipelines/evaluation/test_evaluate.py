@@ -126,6 +126,7 @@ def test_importance_and_relevance_can_be_left_out(run):
         assert not {"importance", "relevance"} & set(task)
 
 
+@pytest.mark.thorough
 def test_the_attention_of_a_model_is_audited(fitted, table, tmp_path):
     model = attention_ranker(fitted.schema, width=4, num_layers=1, expert_units=(4,))
     shop.write(tmp_path / "test/part-00000.parquet", [table])
@@ -269,6 +270,7 @@ def test_segments_are_the_rows_of_their_values(run, table):
     json.dumps(summary["tasks"], allow_nan=False)
 
 
+@pytest.mark.thorough
 def test_a_planted_slice_of_a_shop_is_found(fitted, model, tmp_path):
     """The clicks on one brand follow no score."""
     table = shop.table(7919, seed=5)

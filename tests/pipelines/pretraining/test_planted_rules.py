@@ -80,7 +80,16 @@ def sessions(users: int, seed: int, directed: bool) -> Arrays:
     return {"item": items, "session": np.tile(2 + np.repeat(np.arange(4), 3), (users, 1))}
 
 
-@pytest.mark.parametrize("objective", FITTING)
+@pytest.mark.parametrize(
+    "objective",
+    [
+        "next_item",
+        *(
+            pytest.param(name, marks=pytest.mark.thorough)
+            for name in ("masked_item", "permutation")
+        ),
+    ],
+)
 def test_order_is_learned(objective: str) -> None:
     model = model_of(FITTING[objective], cycles(USERS, 1))
     train(model, objectives_of(model, cycles(USERS, 1), **{objective: {}}), cycles(USERS, 1))
@@ -125,7 +134,7 @@ def test_times_are_learned_by_a_model_that_sees_them(
     assert hits(model, tested) > 0.95 if learns else hits(model, tested) < 0.65
 
 
-@pytest.mark.parametrize("with_attributes", [True, False])
+@pytest.mark.parametrize("with_attributes", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_rare_items_stand_with_their_category_by_its_objective(with_attributes: bool) -> None:
     """The second table of a rare item, which never comes next, learns only from `attributes`."""
     inputs, tested = categories(USERS, 1), categories(TESTED, 2)
@@ -138,7 +147,7 @@ def test_rare_items_stand_with_their_category_by_its_objective(with_attributes: 
     assert right > 0.9 if with_attributes else right < 0.6
 
 
-@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("directed", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_direction_of_sessions_is_learned_where_there_is_one(directed: bool) -> None:
     inputs = sessions(USERS, 1, directed)
     model = model_of("bert4rec", inputs)

@@ -24,7 +24,7 @@ def stepped(rows: int, seed: int) -> tuple[Any, SequenceModel, list[Objective]]:
     return step([blocks(rows, seed)]), model, objectives
 
 
-@pytest.mark.parametrize("rows", [13, 1])
+@pytest.mark.parametrize("rows", [13, pytest.param(1, marks=pytest.mark.thorough)])
 def test_step_goes_down_the_sum_of_the_weighted_means(rows: int) -> None:
     result, model, objectives = stepped(rows, seed=2)
     new, of = parts()

@@ -111,6 +111,7 @@ def test_changed_shards_are_an_error(trainer: Trainer) -> None:
     assert len(trainer.history) == 2
 
 
+@pytest.mark.thorough
 def test_fewer_epochs_restart_training(trainer: Trainer) -> None:
     """The weights are those of the epochs that are asked for."""
     trainer(training__epochs=3, training__patience=9)

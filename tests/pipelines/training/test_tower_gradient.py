@@ -56,7 +56,9 @@ def trained(
 
 
 @pytest.mark.xdist_group("tower")
-@pytest.mark.parametrize("micro_batch_size", [7, 500], ids=str)
+@pytest.mark.parametrize(
+    "micro_batch_size", [7, pytest.param(500, marks=pytest.mark.thorough)], ids=str
+)
 def test_micro_batches_take_the_step_of_the_batch(micro_batch_size: int) -> None:
     """Parts of unequal size, and one part larger than the batch."""
     (losses, weights), (expected, whole) = trained(micro_batch_size), trained(None)

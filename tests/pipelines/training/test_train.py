@@ -41,6 +41,7 @@ def scores_of(trainer: Trainer, model: RankingModel, split: str) -> tuple[dict, 
     )
 
 
+@pytest.mark.thorough
 def test_the_seed_decides_the_weights(trainer: Trainer) -> None:
     """Initial weights, the order of the rows and dropout follow from the seed."""
     once = {"model": {**MLP, "dropout": 0.2}, "training__epochs": 1}

@@ -121,6 +121,7 @@ def test_gates_are_new_in_a_model_that_had_none(tmp_path: Path) -> None:
     assert found == kept + 2 * 2  # two slots of each layer's gates
 
 
+@pytest.mark.thorough
 def test_other_gates_than_there_are_refused(tmp_path: Path) -> None:
     model = {"name": "autoint", "width": 4, "gates": {"interaction": "hard_concrete"}}
     plain = run(tmp_path, "plain", model=model)[0]

@@ -96,6 +96,7 @@ def test_a_new_model_is_exported_as_a_new_version(run: Path, tmp_path: Path) -> 
     assert json.loads((run / "export" / "tiny" / "2" / "manifest.json").read_text())["version"] == 2
 
 
+@pytest.mark.thorough
 def test_a_failed_gate_stops_the_export(run: Path, tmp_path: Path) -> None:
     shutil.rmtree(run / "export")
     gates = [{"task": "click", "metric": "auc", "at_least": 0.01, "at_most": limit}
