@@ -116,11 +116,7 @@ def answer(client: Client, document: list[Row] | RankDocument, by: str | None = 
     first = by or client.metadata().first_task
     if document.explain:
         found = client.explain(context, candidates, rank_by=by, top_k=top_k)
-        weights = {
-            "attention": found.attention,
-            "gates": found.gates,
-            "fields": found.fields,
-        }
+        weights = {"attention": found.attention, "gates": found.gates, "fields": found.fields}
         return Answer(_led_by(first, found.scores), candidates, found.ranking, weights)
     scores = client.rank(context, candidates)
     order = best_first(scores, by, first)[: top_k or None]

@@ -79,9 +79,9 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def commit() -> str | None:
-    """The commit of the clone that this code is imported from, with `-dirty` where it was changed.
+    """The Git commit of the running code, with `-dirty` if files have uncommitted changes.
 
-    None for an installed package.
+    None if the package is installed and not run from a clone.
     """
     git = ["git", "-C", str(Path(__file__).parent)]
     with contextlib.suppress(OSError, subprocess.CalledProcessError):

@@ -47,10 +47,8 @@ class FieldWeights:
         """Returns the mean weights of one layer, (rows, F)."""
         weights = ops.mean(ops.cast(call.weights, "float32"), axis=1)  # (rows, T, S)
         if tuple(weights.shape[1:]) == (1, self._count * (self._count - 1) // 2):
-            first, second = (
-                ops.one_hot(each, self._count) for each in pair_places((self._count, 1))
-            )
-            return ops.matmul(weights[:, 0], (first + second) / 2)
+            pairs = [ops.one_hot(each, self._count) for each in pair_places((self._count, 1))]
+            return ops.matmul(weights[:, 0], sum(pairs) / 2)
         if call.masks.key is None:
             return ops.mean(weights, axis=1)
         there = ops.cast(call.masks.key, "float32")[..., None]
