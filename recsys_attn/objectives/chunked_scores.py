@@ -15,6 +15,7 @@ from recsys_attn.backend.chunks import in_chunks
 from recsys_attn.tensors import Tensor
 
 CHUNK_NUMBERS = 2**21
+_ROWS_FOR_EACH = 32  # twice as many take about as long as to collect rows
 
 
 def cross_entropy(
@@ -71,6 +72,9 @@ def cross_entropy(
 def scores_at(states: Tensor, rows: Tensor, places: Tensor) -> Tensor:
     """Returns the scores of some rows at each position, `h_i . e_(places_ij)`.
 
+    Few rows are multiplied as a whole, and the scores read from the products: a product of matrices
+    takes less time than to collect a row for each score.
+
     Args:
         states: h, `(P, E)`, float32.
         rows: e, `(U, E)`, float32.
@@ -79,23 +83,24 @@ def scores_at(states: Tensor, rows: Tensor, places: Tensor) -> Tensor:
     Returns:
         `(P, K)`.
     """
-    count = ops.shape(states)[0]
-    chunk = max(1, CHUNK_NUMBERS // (places.shape[1] * states.shape[1]))
+    count, (_, drawn) = ops.shape(states)[0], places.shape
+    if multiplies_all(rows.shape[0], drawn):
+        forward, backward, numbers = _among_all, _among_all_gradients, rows.shape[0]
+    else:
+        forward, backward, numbers = _collected, _collected_gradients, drawn * states.shape[1]
+    chunk = max(1, CHUNK_NUMBERS // numbers)
 
     @ops.custom_gradient
     def scores(states: Tensor, rows: Tensor, places: Tensor) -> Any:
         def step(sums: Any, at: Tensor, counts: Tensor) -> Any:
-            own, chosen = ops.take(states, at, axis=0), ops.take(places, at, axis=0)
-            return sums, ops.matmul(ops.take(rows, chosen, axis=0), own[..., None])[..., 0]
+            return sums, forward(ops.take(states, at, axis=0), rows, ops.take(places, at, axis=0))
 
         def gradient(by: Tensor) -> Any:
             def step(sums: Any, at: Tensor, counts: Tensor) -> Any:
                 own, chosen = ops.take(states, at, axis=0), ops.take(places, at, axis=0)
                 by_own = ops.take(by, at, axis=0) * counts[:, None]
-                by_chosen = ops.reshape(by_own[..., None] * own[:, None], (-1, own.shape[1]))
-                flat, size = ops.reshape(chosen, (-1,)), ops.shape(rows)[0]
-                by_rows = sums[0] + ops.segment_sum(by_chosen, flat, size)
-                return (by_rows,), ops.matmul(by_own[:, None], ops.take(rows, chosen, axis=0))[:, 0]
+                by_states, by_rows = backward(by_own, own, rows, chosen)
+                return (sums[0] + by_rows,), by_states
 
             (by_rows,), by_states = in_chunks(step, (ops.zeros_like(rows),), count, chunk)
             return by_states, by_rows, None
@@ -103,3 +108,36 @@ def scores_at(states: Tensor, rows: Tensor, places: Tensor) -> Tensor:
         return in_chunks(step, (), count, chunk)[1], gradient
 
     return scores(states, rows, places)
+
+
+def multiplies_all(rows: int | None, drawn: int) -> bool:
+    """Returns whether `scores_at` multiplies all rows: there are at most 32 for each drawn one."""
+    return rows is not None and rows <= _ROWS_FOR_EACH * drawn
+
+
+def _collected(states: Tensor, rows: Tensor, places: Tensor) -> Tensor:
+    return ops.matmul(ops.take(rows, places, axis=0), states[..., None])[..., 0]
+
+
+def _collected_gradients(by: Tensor, states: Tensor, rows: Tensor, places: Tensor) -> Any:
+    by_each = ops.reshape(by[..., None] * states[:, None], (-1, states.shape[1]))
+    by_rows = ops.segment_sum(by_each, ops.reshape(places, (-1,)), ops.shape(rows)[0])
+    return ops.matmul(by[:, None], ops.take(rows, places, axis=0))[:, 0], by_rows
+
+
+def _among_all(states: Tensor, rows: Tensor, places: Tensor) -> Tensor:
+    every = ops.matmul(states, ops.transpose(rows))
+    return ops.take(ops.reshape(every, (-1,)), _flat(places, rows.shape[0]))
+
+
+def _among_all_gradients(by: Tensor, states: Tensor, rows: Tensor, places: Tensor) -> Any:
+    count, total = ops.shape(states)[0], rows.shape[0]
+    flat = ops.reshape(_flat(places, total), (-1,))
+    every = ops.segment_sum(ops.reshape(by, (-1,)), flat, count * total)
+    every = ops.reshape(every, (count, total))
+    return ops.matmul(every, rows), ops.matmul(ops.transpose(every), states)
+
+
+def _flat(places: Tensor, total: int) -> Tensor:
+    """Places in a matrix of all scores that is laid out row by row."""
+    return places + total * ops.arange(ops.shape(places)[0], dtype="int32")[:, None]

@@ -13,7 +13,7 @@ from keras import ops, random
 
 from recsys_attn.backend.distinct import distinct
 from recsys_attn.checks import require_bool, require_positive, unknown_name
-from recsys_attn.objectives.chunked_scores import scores_at
+from recsys_attn.objectives.chunked_scores import multiplies_all, scores_at
 from recsys_attn.objectives.item_losses import Catalogue, ItemLoss, joined, matched
 from recsys_attn.schema import RESERVED_IDS
 from recsys_attn.tensors import Tensor
@@ -96,6 +96,8 @@ class SampledLoss(ItemLoss):
         states = matched(states, vectors)
         if self.shared:
             drawn = ops.matmul(states, ops.transpose(joined(*output.rows(draws.ids))))
+        elif multiplies_all(output.size, self.negatives):
+            drawn = scores_at(states, joined(*output.table()), draws.ids)
         else:
             ids, places = distinct(draws.ids, output.size)
             drawn = scores_at(states, joined(*output.rows(ids)), places)
