@@ -7,7 +7,7 @@ they are drawn, decides cost and quality more than most parts of a model.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from keras import ops
 
@@ -41,9 +41,6 @@ class Catalogue(Protocol):
 class ItemLoss:
     """A loss of predicting one item of a catalogue at each position.
 
-    Attributes:
-        samples: Whether it draws negatives; then the gradient of a table is by row.
-
     Call arguments:
         states: `(P, E)`, whose products with the vectors of items are scores.
         targets: `(P,)`, the ids of the items that came.
@@ -69,8 +66,6 @@ class ItemLoss:
     >>> ITEM_LOSSES.get(Likelihood())
     Likelihood()
     """
-
-    samples: ClassVar[bool] = False
 
     def __call__(
         self,

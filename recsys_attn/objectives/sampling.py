@@ -1,13 +1,13 @@
 """Draws of negatives, and the base class of losses that compare the item that came with them.
 
-Such losses cost the same for any number of items, and the gradient of a table has the rows of the
-targets and of the draws alone.
+With many items such losses cost the same for any number, and the gradient of a table has the rows
+of the targets and of the draws alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from keras import ops, random
 
@@ -71,8 +71,6 @@ class SampledLoss(ItemLoss):
     negatives: int = 1
     by: Distribution = "uniform"
     shared: bool = False
-
-    samples: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_positive("negatives", self.negatives)

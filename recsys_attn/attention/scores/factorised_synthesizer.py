@@ -11,10 +11,10 @@ from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.attention.scores.position_tables import (
     known_length,
     places_within,
-    read,
     read_last,
     spread,
 )
+from recsys_attn.backend.head_tables import read
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor

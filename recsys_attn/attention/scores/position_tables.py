@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 
-import numpy as np
 from keras import ops
 
 from recsys_attn.attention.core.head_layout import broadcast_size, per_head
@@ -77,17 +76,6 @@ def known_length(length: int | None, key_shape: Shape) -> int:
             f"built. Received: length=None, key.shape={tuple(key_shape)}"
         )
     return int(key_shape[1])
-
-
-def read(table: Tensor, index: Tensor) -> Tensor:
-    """Reads each head's table: (N, R, ...), (B or 1, N or 1, ...) -> (B or 1, N, ...).
-
-    An entry may be a number or a vector.
-    """
-    heads, entries, *entry = table.shape
-    first = entries * np.arange(heads, dtype="int32")
-    first = first.reshape((heads,) + (1,) * (len(index.shape) - 2))
-    return ops.take(ops.reshape(table, (heads * entries, *entry)), ops.add(index, first), axis=0)
 
 
 def read_last(x: Tensor, index: Tensor) -> Tensor:

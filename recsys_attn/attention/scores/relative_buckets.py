@@ -9,7 +9,8 @@ from keras import ops
 
 from recsys_attn.attention.core.head_layout import head_sizes
 from recsys_attn.attention.scores.base import SCORES, Score
-from recsys_attn.attention.scores.position_tables import distances, read, spread
+from recsys_attn.attention.scores.position_tables import distances, spread
+from recsys_attn.backend.head_tables import read
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor

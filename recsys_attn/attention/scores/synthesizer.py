@@ -13,9 +13,9 @@ from recsys_attn.attention.scores.position_tables import (
     known_length,
     places_within,
     project_at,
-    read,
     spread,
 )
+from recsys_attn.backend.head_tables import read
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Config, Shape, Tensor

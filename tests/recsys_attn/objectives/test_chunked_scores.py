@@ -1,4 +1,4 @@
-"""Scores of chosen rows and their gradients, for any size of a chunk."""
+"""Scores of chosen rows and their gradients, both ways and for any size of a chunk."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ FACTORS = RNG.normal(size=PLACES.shape).astype("float32")
 
 
 @pytest.mark.parametrize("positions", [1, 4, 13, 17])
+@pytest.mark.parametrize(("most_rows", "numbers"), [(0, 3 * WIDTH), (32, SIZE)])
 def test_scores_are_products_of_the_chosen_rows(
-    positions: int, monkeypatch: pytest.MonkeyPatch
+    positions: int, most_rows: int, numbers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunked_scores, "CHUNK_NUMBERS", positions * 3 * WIDTH)
+    monkeypatch.setattr(chunked_scores, "MOST_ROWS_FOR_EACH", most_rows)
+    monkeypatch.setattr(chunked_scores, "CHUNK_NUMBERS", positions * numbers)
     found = chunked_scores.scores_at(STATES, VECTORS, PLACES)
     assert_close(found, np.einsum("pe,pke->pk", STATES, VECTORS[PLACES]), atol=1e-5)
 
