@@ -26,6 +26,8 @@ from pyarrow import csv
 from rich.console import Console
 from rich.table import Table
 
+from pipelines.cli.import_tensorflow import set_defaults
+
 USERS, ITEMS, EVENTS = 6040, 3416, 1_000_000
 PEER = Path(__file__).parent / "peers/rectools_epochs.py"
 LOSSES = {"softmax": "softmax", "binary_cross_entropy": "BCE"}  # ours and theirs
@@ -80,6 +82,7 @@ def main() -> None:
     if options.ours:
         ours(Path(options.ours[0]), options.ours[1], options.epochs)
         return
+    set_defaults()  # those of `recsys-attn`, for the processes of ours
     table = Table("loss", "ours, s an epoch", "RecTools", "times as fast", box=None)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "events.parquet"

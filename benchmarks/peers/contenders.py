@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.settings import Settings
+from pipelines.cli.import_tensorflow import set_defaults
 
 ROOT = Path(__file__).parents[2]
 OURS = {"tensorflow": "ours", "jax": "ours_on_jax", "parquet": "ours_from_parquet"}
@@ -63,11 +64,11 @@ class Entry:
 def run(module: str, argument: Any, python: str, backend: str = "tensorflow") -> dict[str, Any]:
     """The last line that a module prints, read as JSON."""
     argument = argument if isinstance(argument, str) else json.dumps(argument)
-    environment = os.environ | {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    set_defaults()  # those of `recsys-attn`
     done = subprocess.run(
         [python, "-m", f"benchmarks.peers.{module}", argument],
         cwd=ROOT,
-        env=environment,
+        env=os.environ | {"KERAS_BACKEND": backend},
         capture_output=True,
         text=True,
         check=False,

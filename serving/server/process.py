@@ -7,6 +7,7 @@ import gc
 import importlib
 import logging
 import os
+import platform
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -90,9 +91,12 @@ def import_tensorflow_quietly() -> None:
     """Imports TensorFlow without its messages on the CPU and missing GPUs, and without Keras.
 
     It writes them to file descriptor 2, past every logger. Keras and what else TensorFlow imports
-    where it is installed take up to half of the time, and serving uses none of it.
+    where it is installed take up to half of the time, and serving uses none of it. Without AVX-512
+    TensorFlow leaves oneDNN's operations off, though they are the faster ones.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if platform.machine() in ("x86_64", "AMD64"):
+        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     sys.stderr.flush()
     kept = os.dup(2)
     with open(os.devnull, "wb") as nowhere:
