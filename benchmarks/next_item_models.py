@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from pipelines.cli.import_tensorflow import set_defaults
+
 if TYPE_CHECKING:
     from pipelines.pretraining.experiment import SequenceExperiment
 
@@ -142,6 +144,7 @@ def main() -> None:
     parser.add_argument("--unstable", action="store_true", help="events sorted by an unstable sort")
     parser.add_argument("--runs", type=Path, default=Path("runs/next-item-models"))
     options = parser.parse_args()
+    set_defaults()  # those of `recsys-attn`
     console = Console(width=110)
     columns = ("HR@10", "NDCG@10", "interval", "published", "epochs", "minutes", "weights")
     table = Table("", *columns, box=None)

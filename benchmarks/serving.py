@@ -48,6 +48,7 @@ from benchmarks.servers.processes import Process
 from benchmarks.servers.tables import IN_PROCESS, RUNTIME, Cell
 from benchmarks.shared import command_line
 from benchmarks.shared.command_line import is_yes, one_of
+from pipelines.cli.import_tensorflow import set_defaults
 
 MODELS = ("autoint", "din", "din_encoded")
 ENOUGH = 10.0  # seconds of a number of callers, after which no other turn begins
@@ -162,6 +163,7 @@ class Benchmark:
 def main() -> None:
     """Prints the tables."""
     begin = time.monotonic()
+    set_defaults()  # those of `recsys-attn`, for all servers
     with TemporaryDirectory() as folder:
         Benchmark(options(), Path(folder)).run()
     LOG.print(f"{time.monotonic() - begin:.0f} s")

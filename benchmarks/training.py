@@ -47,6 +47,7 @@ from benchmarks.peers.environment import install, python_of
 from benchmarks.peers.settings import BATCHES, WITH_HISTORY, Settings
 from benchmarks.shared import command_line
 from benchmarks.shared.command_line import is_yes, one_of
+from pipelines.cli.import_tensorflow import set_defaults
 
 REQUESTS = 32  # of the batches of the benchmark of requests
 LOG = Console(stderr=True, highlight=False)
@@ -243,6 +244,7 @@ def _log(settings: Settings, entry: contenders.Entry, found: dict[str, Any]) -> 
 def main() -> None:
     """Prints the tables."""
     found = options()
+    set_defaults()  # those of `recsys-attn`
     if found.install:
         install(found.peers)
     if python_of(found.peers) is None:

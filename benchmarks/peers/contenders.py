@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.settings import Settings
-from pipelines.cli.import_tensorflow import set_defaults
 
 ROOT = Path(__file__).parents[2]
 OURS = {"tensorflow": "ours", "jax": "ours_on_jax", "parquet": "ours_from_parquet"}
@@ -64,11 +63,10 @@ class Entry:
 def run(module: str, argument: Any, python: str, backend: str = "tensorflow") -> dict[str, Any]:
     """The last line that a module prints, read as JSON."""
     argument = argument if isinstance(argument, str) else json.dumps(argument)
-    set_defaults()  # those of `recsys-attn`
     done = subprocess.run(
         [python, "-m", f"benchmarks.peers.{module}", argument],
         cwd=ROOT,
-        env=os.environ | {"KERAS_BACKEND": backend},
+        env=os.environ | {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"},
         capture_output=True,
         text=True,
         check=False,

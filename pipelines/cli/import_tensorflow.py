@@ -9,8 +9,8 @@ import platform
 def set_defaults() -> None:
     """Sets the variables that TensorFlow reads when it is imported, unless they are set.
 
-    Without AVX-512 TensorFlow leaves oneDNN's operations off, though they are the faster ones
-    (`docs/reference/benchmarks.md`).
+    On older processors TensorFlow leaves oneDNN's operations off, with which most models are faster
+    there too (`docs/reference/benchmarks.md`).
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if platform.machine() in ("x86_64", "AMD64"):

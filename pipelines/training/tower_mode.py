@@ -93,7 +93,8 @@ class TowerTuner:
         gpus = [device.name for device in tf.config.list_physical_devices("GPU")]
         threads = tf.config.threading.get_intra_op_parallelism_threads()
         batch = [self._feed.batch_size, self._feed.request, self._feed.negatives is not None]
-        facts = [machine(gpus), threads, versions(), model, batch, default]
+        operations = os.environ.get("TF_ENABLE_ONEDNN_OPTS")
+        facts = [machine(gpus), threads, operations, versions(), model, batch, default]
         return hashlib.sha256(json.dumps(facts, default=repr).encode()).hexdigest()[:16]
 
     def _measured(self, default: TowerMode) -> dict[TowerMode, float]:

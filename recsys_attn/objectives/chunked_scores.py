@@ -15,7 +15,7 @@ from recsys_attn.backend.chunks import in_chunks
 from recsys_attn.tensors import Tensor
 
 CHUNK_NUMBERS = 2**21
-MOST_ROWS_FOR_EACH = 32  # drawn one; with twice as many `scores_at` is no faster
+MOST_ROWS_PER_DRAW = 32  # with twice as many `scores_at` is no faster
 
 
 def cross_entropy(
@@ -69,7 +69,7 @@ def cross_entropy(
     return total(states, table, targets, weights)
 
 
-def scores_at(states: Tensor, rows: Tensor, places: Tensor) -> Tensor:
+def scores_at(states: Tensor, rows: Tensor, places: Tensor, most: int) -> Tensor:
     """Returns the scores of some rows at each position, `h_i . e_(places_ij)`.
 
     Few rows are multiplied as a whole, and the scores read from the products: a product of matrices
@@ -79,15 +79,16 @@ def scores_at(states: Tensor, rows: Tensor, places: Tensor) -> Tensor:
         states: h, `(P, E)`, float32.
         rows: e, `(U, E)`, float32.
         places: `(P, K)`, rows of each position.
+        most: Greatest possible U, where U itself is known only in a call.
 
     Returns:
         `(P, K)`.
     """
-    count, (_, drawn) = ops.shape(states)[0], places.shape
-    if multiplies_all(rows.shape[0], drawn):
-        forward, backward, numbers = _among_all, _among_all_gradients, rows.shape[0]
+    count, draws = ops.shape(states)[0], places.shape[1]
+    if most <= MOST_ROWS_PER_DRAW * draws:
+        forward, backward, numbers = _among_all, _among_all_gradients, most
     else:
-        forward, backward, numbers = _collected, _collected_gradients, drawn * states.shape[1]
+        forward, backward, numbers = _collected, _collected_gradients, draws * states.shape[1]
     chunk = max(1, CHUNK_NUMBERS // numbers)
 
     @ops.custom_gradient
@@ -107,12 +108,7 @@ def scores_at(states: Tensor, rows: Tensor, places: Tensor) -> Tensor:
 
         return in_chunks(step, (), count, chunk)[1], gradient
 
-    return scores(states, rows, places)
-
-
-def multiplies_all(rows: int | None, drawn: int) -> bool:
-    """Returns whether `scores_at` multiplies all rows: they are few beside the drawn ones."""
-    return rows is not None and rows <= MOST_ROWS_FOR_EACH * drawn
+    return scores(states, rows, ops.cast(places, "int32"))
 
 
 def _collected(states: Tensor, rows: Tensor, places: Tensor) -> Tensor:
@@ -127,17 +123,17 @@ def _collected_gradients(by: Tensor, states: Tensor, rows: Tensor, places: Tenso
 
 def _among_all(states: Tensor, rows: Tensor, places: Tensor) -> Tensor:
     every = ops.matmul(states, ops.transpose(rows))
-    return ops.take(ops.reshape(every, (-1,)), _flat(places, rows.shape[0]))
+    return ops.take(ops.reshape(every, (-1,)), _flat(places, ops.shape(rows)[0]))
 
 
 def _among_all_gradients(by: Tensor, states: Tensor, rows: Tensor, places: Tensor) -> Any:
-    count, total = ops.shape(states)[0], rows.shape[0]
+    count, total = ops.shape(states)[0], ops.shape(rows)[0]
     flat = ops.reshape(_flat(places, total), (-1,))
     every = ops.segment_sum(ops.reshape(by, (-1,)), flat, count * total)
     every = ops.reshape(every, (count, total))
     return ops.matmul(every, rows), ops.matmul(ops.transpose(every), states)
 
 
-def _flat(places: Tensor, total: int) -> Tensor:
+def _flat(places: Tensor, total: Any) -> Tensor:
     """Places in a matrix of all scores that is laid out row by row."""
     return places + total * ops.arange(ops.shape(places)[0], dtype="int32")[:, None]

@@ -1,7 +1,7 @@
 """Draws of negatives, and the base class of losses that compare the item that came with them.
 
-With many items such losses cost the same for any number, and the gradient of a table has the rows
-of the targets and of the draws alone.
+Such losses cost the same for any number of items, and the gradient of a table has the rows of the
+targets and of the draws alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from keras import ops, random
 
 from recsys_attn.backend.distinct import distinct
 from recsys_attn.checks import require_bool, require_positive, unknown_name
-from recsys_attn.objectives.chunked_scores import multiplies_all, scores_at
+from recsys_attn.objectives.chunked_scores import scores_at
 from recsys_attn.objectives.item_losses import Catalogue, ItemLoss, joined, matched
 from recsys_attn.schema import RESERVED_IDS
 from recsys_attn.tensors import Tensor
@@ -94,11 +94,9 @@ class SampledLoss(ItemLoss):
         states = matched(states, vectors)
         if self.shared:
             drawn = ops.matmul(states, ops.transpose(joined(*output.rows(draws.ids))))
-        elif multiplies_all(output.size, self.negatives):
-            drawn = scores_at(states, joined(*output.table()), draws.ids)
         else:
             ids, places = distinct(draws.ids, output.size)
-            drawn = scores_at(states, joined(*output.rows(ids)), places)
+            drawn = scores_at(states, joined(*output.rows(ids)), places, most=output.size)
         is_other = ops.not_equal(draws.ids, targets[:, None])
         target = ops.sum(states * vectors, axis=-1)
         each = self.each(Scores(target, drawn, is_other, draws.log_expected), output.size)

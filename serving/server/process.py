@@ -91,8 +91,9 @@ def import_tensorflow_quietly() -> None:
     """Imports TensorFlow without its messages on the CPU and missing GPUs, and without Keras.
 
     It writes them to file descriptor 2, past every logger. Keras and what else TensorFlow imports
-    where it is installed take up to half of the time, and serving uses none of it. Without AVX-512
-    TensorFlow leaves oneDNN's operations off, though they are the faster ones.
+    where it is installed take up to half of the time, and serving uses none of it. On older
+    processors TensorFlow leaves oneDNN's operations off, with which most models are faster there
+    too (`docs/reference/benchmarks.md`).
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if platform.machine() in ("x86_64", "AMD64"):

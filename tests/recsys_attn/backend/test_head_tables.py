@@ -14,7 +14,7 @@ RNG = np.random.default_rng(2)
 TABLE = RNG.normal(size=(HEADS, ENTRIES)).astype("float32")
 
 
-@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("rows", [0, 1, 4])
 @pytest.mark.parametrize("index_heads", [1, HEADS])
 def test_each_head_reads_its_own_table(rows: int, index_heads: int) -> None:
     index = RNG.integers(0, ENTRIES, (rows, index_heads, 6, 7)).astype("int32")

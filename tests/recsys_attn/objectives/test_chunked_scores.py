@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -16,19 +18,20 @@ FACTORS = RNG.normal(size=PLACES.shape).astype("float32")
 
 
 @pytest.mark.parametrize("positions", [1, 4, 13, 17])
-@pytest.mark.parametrize(("most_rows", "numbers"), [(0, 3 * WIDTH), (32, SIZE)])
+@pytest.mark.parametrize(("per_draw", "numbers"), [(0, 3 * WIDTH), (32, SIZE)])
 def test_scores_are_products_of_the_chosen_rows(
-    positions: int, most_rows: int, numbers: int, monkeypatch: pytest.MonkeyPatch
+    positions: int, per_draw: int, numbers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunked_scores, "MOST_ROWS_FOR_EACH", most_rows)
+    monkeypatch.setattr(chunked_scores, "MOST_ROWS_PER_DRAW", per_draw)
     monkeypatch.setattr(chunked_scores, "CHUNK_NUMBERS", positions * numbers)
-    found = chunked_scores.scores_at(STATES, VECTORS, PLACES)
+    scores = partial(chunked_scores.scores_at, places=PLACES, most=SIZE)
+    found = scores(STATES, VECTORS)
     assert_close(found, np.einsum("pe,pke->pk", STATES, VECTORS[PLACES]), atol=1e-5)
 
-    by_states = gradient(lambda x: FACTORS * chunked_scores.scores_at(x, VECTORS, PLACES), STATES)
+    by_states = gradient(lambda x: FACTORS * scores(x, VECTORS), STATES)
     assert_close(by_states, np.einsum("pk,pke->pe", FACTORS, VECTORS[PLACES]), atol=1e-5)
 
     by_rows = np.zeros(VECTORS.shape)
     np.add.at(by_rows, PLACES, FACTORS[..., None] * STATES[:, None])
-    found = gradient(lambda x: FACTORS * chunked_scores.scores_at(STATES, x, PLACES), VECTORS)
+    found = gradient(lambda x: FACTORS * scores(STATES, x), VECTORS)
     assert_close(found, by_rows, atol=1e-5)

@@ -70,15 +70,13 @@ def test_counts_may_sum_to_more_than_float32_holds(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("per_draw", [0, 32])
 def test_gradient_of_a_table_has_the_rows_of_targets_and_draws(
-    shared: bool, monkeypatch: pytest.MonkeyPatch
+    shared: bool, per_draw: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tf = tensorflow()
+    monkeypatch.setattr(chunked_scores, "MOST_ROWS_PER_DRAW", per_draw)
     loss = BinaryCrossEntropy(3, shared=shared)
-    dense = gradient(
-        lambda x: loss(STATES[:2], TARGETS[:2], np.ones(2), Catalogue(x), None, seed()), VECTORS
-    )
-    monkeypatch.setattr(chunked_scores, "MOST_ROWS_FOR_EACH", 0)  # as with many items
     table = tf.Variable(VECTORS)
 
     class Rows(Catalogue):
@@ -98,6 +96,9 @@ def test_gradient_of_a_table_has_the_rows_of_targets_and_draws(
     assert isinstance(found, tf.IndexedSlices)
     wanted = {*TARGETS[:2].tolist(), *drawn_ids(loss, positions=2).ravel().tolist()}
     assert set(found.indices.numpy().tolist()) == wanted
+    dense = gradient(
+        lambda x: loss(STATES[:2], TARGETS[:2], np.ones(2), Catalogue(x), None, seed()), VECTORS
+    )
     assert_close(tf.convert_to_tensor(found), dense, atol=1e-5)
 
 
