@@ -9,10 +9,22 @@ import pytest
 import tensorflow as tf
 
 from pipelines.pretraining import step as step_module
+from pipelines.pretraining.options import SequenceTraining
 from pipelines.pretraining.step import SequenceStep, trained_variables
+from pipelines.training.optimizer import make_optimizer
 from recsys_attn.models import SequenceModel
-from recsys_attn.objectives import Objective
-from tests.support.sequence_steps import BATCHES, SIZE, STEPS, blocks, in_a_process, layout, parts
+from recsys_attn.objectives import OBJECTIVES, Objective, chunked_scores
+from tests.support.sequence_steps import (
+    BATCHES,
+    LENGTH,
+    SIZE,
+    SIZES,
+    STEPS,
+    blocks,
+    in_a_process,
+    layout,
+    parts,
+)
 
 
 def stepped(rows: int, seed: int) -> tuple[Any, SequenceModel, list[Objective]]:
@@ -68,6 +80,28 @@ def test_batch_without_events_changes_nothing() -> None:
     assert (result.loss, result.rows) == (0, 0)
     for one, two in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("per_draw", [0, 32])
+def test_row_wise_optimizer_changes_only_items_that_came_or_were_drawn(
+    per_draw: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where all items that occur are multiplied as a whole."""
+    monkeypatch.setattr(chunked_scores, "MOST_ROWS_PER_DRAW", per_draw)
+    model, _ = parts()
+    objective = OBJECTIVES["next_item"](loss="bpr")  # one draw for each of five targets
+    objective.prepare(model, SIZES)
+    optimizer = make_optimizer(
+        SequenceTraining(optimizer="lazy_adam"), trained_variables(model, [objective])
+    )
+    step = SequenceStep(model, [objective], optimizer, layout(), np.ones(SIZE))
+    table = next(v for v in model.trainable_variables if v.shape[0] == SIZE)
+    before, batch = table.numpy(), blocks(1, seed=2)
+    assert step([batch]).loss > 0
+    changed = np.any(table.numpy() != before, axis=1)
+    came = set(batch["context_ids"][0, :LENGTH].tolist()) - {0}
+    assert changed[sorted(came)].all()
+    assert changed.sum() <= len(came) + len(came) - 1
 
 
 @pytest.mark.thorough
