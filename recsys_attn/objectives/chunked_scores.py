@@ -15,7 +15,7 @@ from recsys_attn.backend.chunks import in_chunks
 from recsys_attn.tensors import Tensor
 
 CHUNK_NUMBERS = 2**21
-MOST_ROWS_PER_DRAW = 32  # with twice as many `scores_at` is no faster
+MOST_ROWS_PER_DRAW = 32  # `benchmarks/drawn_scores.py` has the times
 
 
 def cross_entropy(

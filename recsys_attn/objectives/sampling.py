@@ -62,7 +62,8 @@ class SampledLoss(ItemLoss):
         by: `"uniform"`, or `"popularity"`: in proportion to how often an item occurs in training,
             and then never one that does not occur.
         shared: Whether all positions of a call have the same draws: then the scores are one product
-            of matrices, which for hundreds of negatives takes a tenth of the time or less.
+            of matrices, which for hundreds of negatives among many items takes at most a tenth of
+            the time.
 
     Raises:
         ValueError: A call has no `seed`, or no `counts` for draws by popularity.
