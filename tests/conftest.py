@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipelines.cli.import_tensorflow import set_defaults
 from tests.support.backends import environment
 
 TESTS = Path(__file__).parent
@@ -20,6 +21,7 @@ gc.set_threshold(100_000, 50, 100)
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+set_defaults()  # so that TensorFlow computes in the tests as in the commands
 os.environ.update(environment(os.environ["KERAS_BACKEND"]))
 
 
