@@ -9,6 +9,7 @@ import keras
 
 from pipelines.experiment.loop_options import LoopOptions
 from pipelines.training.own_rate import OwnRate, with_own_rate
+from recsys_attn.backend.gradients import whole
 from recsys_attn.optimizers import LazyAdagrad, LazyAdam, RowWiseAdagrad, Split
 
 _TABLES = {
@@ -43,7 +44,7 @@ def _optimizer(
     options: LoopOptions, variables: Sequence[keras.Variable], own: OwnRate | None
 ) -> keras.optimizers.Optimizer:
     decay, clip = options.weight_decay or None, options.clip_norm
-    dense = _DENSE.get(options.optimizer, keras.optimizers.Adam)
+    dense = with_whole_gradients(_DENSE.get(options.optimizer, keras.optimizers.Adam))
     if own is not None:
         dense = with_own_rate(dense, own.variables, own.learning_rate / options.learning_rate)
     if options.optimizer in _DENSE:
@@ -58,6 +59,23 @@ def _optimizer(
         rest.global_clipnorm = clip
         return rest
     return Split(embeddings=tables, rest=rest, global_clipnorm=clip)
+
+
+def with_whole_gradients(kind: Any) -> Any:
+    """Returns an optimizer's class that adds up the lookups of each row before its step.
+
+    State and name are those of `kind`.
+
+    Args:
+        kind: The class of an optimizer of Keras.
+    """
+
+    class Optimizer(kind):
+        def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any]) -> None:
+            super().apply(whole(grads, trainable_variables), trainable_variables)
+
+    Optimizer.__name__ = kind.__name__
+    return Optimizer
 
 
 def kind_of(optimizer: keras.optimizers.Optimizer) -> str:

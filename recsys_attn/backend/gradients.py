@@ -58,6 +58,17 @@ def dense(gradient: Any, rows: int) -> Tensor:
     return tf.math.unsorted_segment_sum(gradient.values, gradient.indices, rows)
 
 
+def whole(gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+    """Returns gradients as large as their variables.
+
+    Keras' optimizers take the repeated ids of a sparse gradient for rows of their own: Adam and
+    Adagrad add up the squares of the lookups, not the square of their sum, and a step is up to
+    `sqrt(lookups)` times as long.
+    """
+    pairs = zip(gradients, variables, strict=True)
+    return [dense(g, v.shape[0]) if is_sparse(g) else g for g, v in pairs]
+
+
 def scaled(gradient: Any, factor: Tensor) -> Any:
     """Returns the gradient times a number; a sparse one stays sparse."""
     if not is_sparse(gradient):

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from recsys_attn.backend.gradients import whole
 from recsys_attn.checks import require_number
 from recsys_attn.optimizers.clipping import clip_by_global_norm
 from recsys_attn.optimizers.composite_state import HoldsOptimizers
@@ -122,7 +123,8 @@ class Split(HoldsOptimizers, AllowsFrozen, keras.optimizers.Optimizer):
             grads = clip_by_global_norm(grads, self.global_clipnorm)
         for part, mine in self._parts(variables):
             if any(mine):
-                part.apply(list(compress(grads, mine)), list(compress(variables, mine)))
+                gradients, own = list(compress(grads, mine)), list(compress(variables, mine))
+                part.apply(whole(gradients, own) if part is self.rest else gradients, own)
         self._iterations.assign_add(1)
 
     def _parts(

@@ -48,6 +48,21 @@ def test_each_part_has_its_own_formula_rate_and_decay() -> None:
     np.testing.assert_allclose(other, KERNEL - 0.02 * sum(kernel_gradients()), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["adam", "adagrad"])
+def test_the_rest_adds_up_the_lookups_of_a_row(kind: str) -> None:
+    """As positions have them; Keras' own would take each lookup for a row of its own."""
+    ids, values = batches()[0]
+    assert len(set(ids)) < len(ids)
+    sums = np.zeros(numpy(table()).shape, "float32")
+    np.add.at(sums, ids, values)
+    found = []
+    for given in (gradient(ids, values), keras.ops.convert_to_tensor(sums)):
+        positions = keras.Variable(numpy(table()), name="positions")
+        Split(LazyAdam(0.1), kind).apply([gradient(ids, values), given], [table(), positions])
+        found.append(numpy(positions))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-6)
+
+
 def test_gradients_of_both_are_clipped_together() -> None:
     rows, other = apply(
         Split(LazyAdam(0.1), keras.optimizers.SGD(0.02), global_clipnorm=0.9),
