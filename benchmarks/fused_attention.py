@@ -100,7 +100,7 @@ def main() -> None:
             ops.convert_to_tensor(rng.normal(size=shape).astype("float32")) for shape in shapes
         ]
         present = rng.random((batch, keys)) < 0.8
-        present[:1] = False  # an empty history
+        present[: batch > 1] = False  # an empty history, beside others
         inputs.append(ops.convert_to_tensor(present) if padded else None)
         row = [name]
         for training in (False, True):

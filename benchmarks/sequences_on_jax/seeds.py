@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
+from benchmarks.shared.many_seeds import State, chosen, stacked
 from pipelines.metrics.next_items import ABSENT, NextItems
 from recsys_attn.models import get_sequence_model
 from recsys_attn.objectives import OBJECTIVES, chunked_scores, item_losses
@@ -26,14 +27,6 @@ _ROWS = 512  # users that are ranked at a time
 _CHUNK_NUMBERS = 2**27  # on a GPU the caches of a processor do not count
 
 Arrays = Mapping[str, np.ndarray]
-
-
-class State(NamedTuple):
-    """The values of a training, by seed: first axis."""
-
-    trained: list[jax.Array]
-    fixed: list[jax.Array]
-    slots: list[jax.Array]
 
 
 class Split(NamedTuple):
@@ -57,7 +50,7 @@ class Seeds:
         for module in (chunked_scores, item_losses):
             module.CHUNK_NUMBERS = _CHUNK_NUMBERS
         self._run, self._options = run, run["training"]
-        self.state = _stacked([self._start(seed) for seed in seeds])
+        self.state = stacked([self._start(seed) for seed in seeds])
         self._keys = jnp.stack([jax.random.key(seed) for seed in seeds])
         self.weights = sum(variable.value.size for variable in self._model.trainable_variables)
         prefix = "train/"
@@ -96,7 +89,7 @@ class Seeds:
             found = [metrics.metrics()[MONITOR] for metrics in self.metrics(self.state, self.valid)]
             better = running & (np.asarray(found) > top)
             top, best_at = np.where(better, found, top), np.where(better, epoch, best_at)
-            best = State(*(_chosen(better, *pair) for pair in zip(self.state, best, strict=True)))
+            best = chosen(better, self.state, best)
             running &= epoch - best_at < max(self._options["patience"], 1)
             history.append(
                 {
@@ -210,17 +203,6 @@ def _split(arrays: Arrays, name: str, size: int) -> Split:
     is_out = excluded[np.arange(len(targets)), targets] & (targets >= RESERVED_IDS)
     targets = np.where(is_out, ABSENT, targets)
     return jax.tree.map(jnp.asarray, Split(inputs, targets, excluded[:, :size]))
-
-
-def _stacked(states: list[State]) -> State:
-    return jax.tree.map(lambda *values: jnp.stack(values), *states)
-
-
-def _chosen(better: np.ndarray, new: list[jax.Array], old: list[jax.Array]) -> list[jax.Array]:
-    return [
-        jnp.where(better.reshape(-1, *[1] * (x.ndim - 1)), x, y)
-        for x, y in zip(new, old, strict=True)
-    ]
 
 
 def _in_chunks(x: jax.Array, chunks: int) -> jax.Array:

@@ -11,12 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.shared import command_line
+from benchmarks.shared.many_seeds import train_all
 
 
 def one(path: Path, options: argparse.Namespace) -> None:
@@ -105,31 +102,21 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, help="at most; default: those of the run")
     parser.add_argument("--seconds", type=float, default=1e9, help="after which no epoch starts")
     parser.add_argument("--deadline", type=float, help=argparse.SUPPRESS)  # of one run alone
+    parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.deadline is not None:
-        one(options.folder, options)
+    if options.run is not None:
+        one(options.run, options)
         return
     options.out.mkdir(parents=True, exist_ok=True)
     names = options.runs or sorted(path.stem for path in options.folder.glob("*.json"))
-    deadline = time.time() + options.seconds
-    with ThreadPoolExecutor(options.workers) as pool:
-        list(pool.map(lambda name: _start(name, deadline, options), names))
-    Console(width=150).print(table(options.out))
-
-
-def _start(name: str, deadline: float, options: argparse.Namespace) -> None:
-    """Runs one training in a process of its own, which frees the memory of the GPU."""
-    if time.time() > deadline:
-        return
-    command = [sys.executable, "-m", "benchmarks.sequences_on_jax.train"]
-    command += [str(options.folder / f"{name}.json"), "--out", str(options.out)]
-    command += ["--seeds", ",".join(map(str, options.seeds)), "--deadline", str(deadline)]
+    files = [str(options.folder / f"{name}.json") for name in names]
+    arguments = [str(options.folder), "--out", str(options.out)]
+    arguments += ["--seeds", ",".join(map(str, options.seeds))]
     if options.epochs is not None:
-        command += ["--epochs", str(options.epochs)]
-    apart = {"KERAS_BACKEND": "jax", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    done = subprocess.run(command, env={**os.environ, **apart})
-    if done.returncode:
-        print(f"{name}: failed with {done.returncode}", flush=True)
+        arguments += ["--epochs", str(options.epochs)]
+    module = "benchmarks.sequences_on_jax.train"
+    train_all(module, files, arguments, options.workers, options.seconds)
+    Console(width=150).print(table(options.out))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,249 @@
+"""The training of one ranking model with several seeds at once, as compiled functions of JAX.
+
+Losses, penalties, optimizers, the metric and the early end are those of `pipelines.training`. The
+last batch of an epoch is filled up with rows of its first, since JAX compiles for one shape, and
+all batches are of one candidate.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+
+from benchmarks.shared.many_seeds import State, chosen, stacked
+from pipelines.metrics.ranking import auc_by_class
+from recsys_attn import models
+from recsys_attn.embedding_tables import plan_tables
+from recsys_attn.losses import task_loss
+from recsys_attn.models import RankingModel
+from recsys_attn.optimizers import LazyAdam, Split
+from recsys_attn.schema import Schema
+
+LABEL = "label/"
+LEAST = 1e-5  # smallest improvement that counts, as in pipelines.training.history
+_ROWS = 8192  # that are scored at a time
+_ROW_L2 = 3.0  # of row-wise optimizers, unless the experiment sets another
+
+Arrays = Mapping[str, Any]
+
+
+class Seeds:
+    """A model and its optimizer, with the values of each seed.
+
+    Args:
+        run: The content of a model's file.
+        arrays: The rows of all splits.
+        seeds: The seeds.
+    """
+
+    def __init__(self, run: Mapping[str, Any], arrays: Arrays, seeds: Sequence[int]) -> None:
+        self._run, self._options = run, run["training"]
+        self._schema = Schema.from_dict(run["schema"])
+        self._l2 = 0.0
+        self.state = stacked([self._start(seed) for seed in seeds])
+        self._keys = jnp.stack([jax.random.key(seed) for seed in seeds])
+        self.weights = sum(variable.value.size for variable in self._model.trainable_variables)
+        self._splits = {name: self._rows(arrays, name) for name in ("train", "valid", "test")}
+        self._epoch = jax.jit(jax.vmap(self._train, in_axes=(0, 0, 0, None)), donate_argnums=0)
+        self._scores = jax.jit(jax.vmap(self._score, in_axes=(0, None)))
+
+    def train(self, deadline: float, progress: Callable[[Mapping[str, Any]], None]) -> list[Any]:
+        """Trains until every seed has stopped, and restores the best weights of each.
+
+        Args:
+            deadline: Seconds of `time.time` after which no epoch starts.
+            progress: Called with each epoch's record.
+
+        Returns:
+            A record of each epoch.
+        """
+        options, count = self._options, len(self._keys)
+        best, history = jax.tree.map(jnp.copy, self.state), []
+        top, best_at, worse = np.full(count, -np.inf), np.zeros(count, int), np.zeros(count)
+        running = np.ones(count, bool)
+        for epoch in range(1, options["epochs"] + 1):
+            if not running.any() or time.time() > deadline:
+                break
+            begin = time.perf_counter()
+            rate = options["learning_rate_decay"] ** (epoch - 1)
+            rates = rate * options["reduce_on_plateau"] ** worse
+            split = jax.vmap(jax.random.split)(self._keys)
+            self._keys = split[:, 0]
+            given = self.state, split[:, 1], jnp.asarray(rates, "float32")
+            self.state, losses = self._epoch(*given, self._splits["train"])
+            losses = np.asarray(losses)
+            trained = time.perf_counter()
+            found = np.array([np.mean(list(each.values())) for each in self.metrics("valid")])
+            is_better = found - LEAST > top
+            top, worse = np.where(is_better, found, top), worse + ~is_better
+            best_at = np.where(is_better & running, epoch, best_at)
+            best = chosen(is_better & running, self.state, best)
+            running &= (epoch - best_at < max(options["patience"], 1)) | (epoch == 1)
+            history.append(
+                {
+                    "epoch": epoch,
+                    "loss": losses.tolist(),
+                    "monitored": found.tolist(),
+                    "best": best_at.tolist(),
+                    "running": int(running.sum()),
+                    "seconds": trained - begin,
+                    "validation": time.perf_counter() - trained,
+                }
+            )
+            progress(history[-1])
+        self.state = best
+        return history
+
+    def metrics(self, split: str) -> list[dict[str, float]]:
+        """Returns the AUC of each monitored task, by seed."""
+        labels = self._splits[split]["labels"]
+        found: list[dict[str, float]] = [{} for _ in self._keys]
+        for place, (task, scores) in enumerate(self.scores(split).items()):
+            if task in self._run["monitor"]:
+                label = np.asarray(labels[:, place])
+                for each, of_seed in zip(found, scores, strict=True):
+                    each[task] = auc_by_class(of_seed[label == 1], of_seed[label == 0])
+        return found
+
+    def scores(self, split: str) -> dict[str, np.ndarray]:
+        """Returns the probabilities `(seeds, rows)` of a split by task."""
+        logits = np.asarray(self._scores(self.state, self._splits[split]["inputs"]))
+        found = (1 / (1 + np.exp(-logits.astype("float64")))).astype("float32")
+        names = [task.name for task in self._schema.tasks]
+        return {name: found[..., place] for place, name in enumerate(names)}
+
+    def _rows(self, arrays: Arrays, split: str) -> dict[str, Any]:
+        names = [feature.name for feature in self._schema.features]
+        kinds = {name: arrays[f"{split}/{name}"] for name in names}
+        inputs = {
+            name: jnp.asarray(x, "int32" if np.issubdtype(x.dtype, np.integer) else "float32")
+            for name, x in kinds.items()
+        }
+        labels = [arrays[f"{split}/{LABEL}{task.name}"][:, 0] for task in self._schema.tasks]
+        return {"inputs": inputs, "labels": jnp.asarray(np.stack(labels, axis=-1), "float32")}
+
+    def _start(self, seed: int) -> State:
+        """The values of a seed; every seed builds the same model anew."""
+        keras.utils.set_random_seed(seed)
+        arguments, options = dict(self._run["model"]), self._options
+        is_dense, l2 = options["optimizer"] == "adam", options["embeddings_l2"]
+        if is_dense and l2:
+            arguments["embeddings_regularizer"] = keras.regularizers.L2(l2)
+        build = models.get(arguments.pop("name"))
+        self._model: RankingModel = build(self._schema, **arguments)
+        rate, clip = options["learning_rate"], options["clip_norm"]
+        if is_dense:
+            self._optimizer: Any = keras.optimizers.Adam(rate, global_clipnorm=clip)
+        else:
+            parts = LazyAdam(rate), keras.optimizers.Adam(rate)
+            self._optimizer = Split(*parts, global_clipnorm=clip)
+            self._l2 = _ROW_L2 if l2 is None else l2
+        variables = self._model.trainable_variables
+        self._optimizer.build(variables)
+        self._rate_places = [
+            place for place, v in enumerate(self._optimizer.variables) if v.name == "learning_rate"
+        ]
+        slots = [v.value for v in self._optimizer.variables]
+        lookups = [jnp.zeros(v.shape[0]) for v in self._tables()] if self._l2 else []
+        fixed = [v.value for v in self._model.non_trainable_variables]
+        return State([v.value for v in variables], fixed, [*slots, *lookups])
+
+    def _tables(self) -> list[keras.Variable]:
+        return [v for v in self._model.trainable_variables if LazyAdam().is_table(v)]
+
+    def _train(
+        self, state: State, key: jax.Array, rate: jax.Array, rows: dict[str, Any]
+    ) -> tuple[State, jax.Array]:
+        """One epoch of one seed."""
+        count, size = len(rows["labels"]), min(self._options["batch_size"], len(rows["labels"]))
+        order = jax.random.permutation(key, count)
+        order = jnp.concatenate([order, order[: -count % size]]).reshape(-1, size)
+        slots = list(state.slots)
+        for place in self._rate_places:
+            slots[place] = self._options["learning_rate"] * rate
+
+        def step(state: State, batch: jax.Array) -> tuple[State, jax.Array]:
+            taken = jax.tree.map(lambda x: x[batch], rows)
+            of_loss = jax.value_and_grad(self._loss, has_aux=True)
+            (loss, fixed), gradients = of_loss(state.trained, state.fixed, taken)
+            trained, slots = self._updated(state, gradients, taken["inputs"])
+            return State(trained, fixed, slots), loss
+
+        state, losses = jax.lax.scan(step, state._replace(slots=slots), order)
+        return state, losses.mean()
+
+    def _loss(
+        self, trained: list[jax.Array], fixed: list[jax.Array], rows: dict[str, Any]
+    ) -> tuple[jax.Array, list[jax.Array]]:
+        logits, fixed, penalties = self._model.stateless_call(
+            trained, fixed, rows["inputs"], training=True, return_losses=True
+        )
+        loss = jnp.sum(jnp.asarray(penalties)) if penalties else jnp.zeros(())
+        for place, task in enumerate(self._schema.tasks):
+            label = rows["labels"][:, place, None]
+            known = ~jnp.isnan(label)
+            label, kind = jnp.where(known, label, 0.0), task_loss(task.loss)
+            total = jnp.maximum(kind.counts(label, known).sum(), 1.0)
+            loss += task.weight * kind.of_requests(label, logits[task.name], known).sum() / total
+        return loss, fixed
+
+    def _updated(
+        self, state: State, gradients: list[jax.Array], inputs: dict[str, jax.Array]
+    ) -> tuple[list[jax.Array], list[jax.Array]]:
+        """The weights and the slots after a step."""
+        if not self._l2:
+            return self._applied(state.slots, gradients, state.trained)
+        tables = self._tables()
+        slots, lookups = state.slots[: -len(tables)], state.slots[-len(tables) :]
+        lookups = [x + counts for x, counts in zip(lookups, self._lookups(inputs), strict=True)]
+        places = {id(v): place for place, v in enumerate(tables)}
+        with_l2 = []
+        for v, gradient, value in zip(
+            self._model.trainable_variables, gradients, state.trained, strict=True
+        ):
+            if id(v) in places:
+                counts = jnp.maximum(lookups[places[id(v)]], 1.0)[:, None]
+                is_touched = jnp.any(gradient != 0, axis=1, keepdims=True)
+                gradient += jnp.where(is_touched, self._l2 * value / counts, 0.0)
+            with_l2.append(gradient)
+        trained, slots = self._applied(slots, with_l2, state.trained)
+        return trained, [*slots, *lookups]
+
+    def _applied(self, slots: Any, gradients: Any, trained: Any) -> tuple[list[Any], list[Any]]:
+        trained, slots = self._optimizer.stateless_apply(slots, gradients, trained)
+        return list(trained), list(slots)
+
+    def _lookups(self, inputs: dict[str, jax.Array]) -> list[jax.Array]:
+        """How often a batch looks up each row of each table."""
+        planned = {t.name: t for t in plan_tables(self._schema, self._model.embedding.width)}
+        found = []
+        for v in self._tables():
+            counts = jnp.zeros(v.shape[0])
+            for name, offset in planned[v.name].offsets.items():
+                counts = counts.at[inputs[name].reshape(-1) + offset].add(1.0)
+            found.append(counts)
+        return found
+
+    def _score(self, state: State, inputs: dict[str, jax.Array]) -> jax.Array:
+        """Logits `(rows, tasks)`."""
+        count = len(next(iter(inputs.values())))
+        chunks = -(-count // _ROWS)
+
+        def score(part: dict[str, jax.Array]) -> jax.Array:
+            logits, _ = self._model.stateless_call(state.trained, state.fixed, part, training=False)
+            return jnp.stack([logits[task.name][:, 0] for task in self._schema.tasks], axis=-1)
+
+        parts = {
+            name: jnp.pad(x, ((0, chunks * _ROWS - count), *[(0, 0)] * (x.ndim - 1))).reshape(
+                chunks, _ROWS, *x.shape[1:]
+            )
+            for name, x in inputs.items()
+        }
+        found = jax.lax.map(score, parts)
+        return found.reshape(-1, found.shape[-1])[:count]

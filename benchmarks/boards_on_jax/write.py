@@ -1,0 +1,135 @@
+"""Writes the models and the rows of boards for a machine without TensorFlow.
+
+    python -m benchmarks.boards_on_jax.write frappe census-income --folder runs/boards-on-jax
+
+Each model becomes a JSON file with its schema and its options; the rows, as the feed of the
+pipelines reads them, go to one compressed file for each board. All seeds have the same rows, those
+of the board's first seed. Boards whose requests have several candidates are left to
+`recsys-attn reproduce`, as are options of the training that the loop does not know.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines.boards.board import BoardModel, LoadedBoard, load_board
+from pipelines.common.artifacts import commit
+from pipelines.common.errors import PipelineError
+from pipelines.experiment.config import Experiment, TrainingOptions
+from pipelines.features import FittedFeatures
+from pipelines.feed import Feed
+from pipelines.storage.dataset import DataSplit
+from pipelines.workflow.quiet_run import DATA_STEPS, run_quietly
+
+LABEL = "label/"
+# All that the loop knows; any other option must have its default.
+KNOWN = {
+    "epochs",
+    "batch_size",
+    "learning_rate",
+    "optimizer",
+    "clip_norm",
+    "learning_rate_decay",
+    "reduce_on_plateau",
+    "patience",
+    "embeddings_l2",
+}
+# Of no effect on the order of the scores, or of a processor alone.
+_WITHOUT_EFFECT = {"calibrate", "shuffle_rows", "checkpoint_every", "keep_checkpoints"}
+
+
+def check(loaded: LoadedBoard, experiment: Experiment) -> None:
+    """Checks that the loop can train an experiment.
+
+    Raises:
+        PipelineError: It cannot; the sentence says why.
+    """
+    options = experiment.training
+    given, default = options.model_dump(), TrainingOptions().model_dump()
+    unknown = [
+        key
+        for key, value in given.items()
+        if key not in KNOWN | _WITHOUT_EFFECT and value != default[key]
+    ]
+    if experiment.data.request or experiment.data.items:
+        unknown.append("data.request, data.items")
+    if options.optimizer not in ("adam", "lazy_adam"):
+        unknown.append(f"optimizer={options.optimizer!r}")
+    if unknown:
+        raise PipelineError(
+            f"{loaded.name}: expected options that the loop on JAX has. Received: "
+            f"{', '.join(unknown)}. Use `recsys-attn reproduce {loaded.name}`."
+        )
+
+
+def rows_of(folder: Path, fitted: FittedFeatures) -> dict[str, np.ndarray]:
+    """Returns the ids, numbers and labels of all splits by name, as small as they fit."""
+    found: dict[str, list[np.ndarray]] = {}
+    for split in ("train", "valid", "test"):
+        for batch in Feed(DataSplit(folder / "data" / split), fitted, None):
+            for name, x in batch.inputs.items():
+                found.setdefault(f"{split}/{name}", []).append(x)
+            for task, x in batch.layout.labels(batch.blocks).items():
+                found.setdefault(f"{split}/{LABEL}{task}", []).append(x)
+    joined = {name: np.concatenate(parts) for name, parts in found.items()}
+    return {name: _small(x) for name, x in joined.items()}
+
+
+def run_of(
+    loaded: LoadedBoard, model: BoardModel, experiment: Experiment, fitted: FittedFeatures
+) -> dict[str, Any]:
+    """Returns the content of a model's file."""
+    mine = fitted.without(experiment.model.exclude).with_tasks(experiment.tasks)
+    training = experiment.training.model_dump(mode="json")
+    if training["batch_size"] is None:
+        raise PipelineError(f"{loaded.name}, model {model.name!r}: set `training.batch_size`.")
+    return {
+        "board": loaded.given,
+        "commit": commit(),
+        "name": model.name,
+        "seed": experiment.seed,
+        "schema": mine.schema.to_dict(),
+        "model": {"name": experiment.model.name, **experiment.model.arguments},
+        "training": {key: training[key] for key in sorted(KNOWN)},
+        "monitor": dict(experiment.monitor.metrics),
+    }
+
+
+def _small(x: np.ndarray) -> np.ndarray:
+    """Ids in as few bytes as they need."""
+    if not np.issubdtype(x.dtype, np.integer):
+        return x
+    kinds = (np.uint8, np.uint16, np.int32)
+    return x.astype(next(kind for kind in kinds if x.max(initial=0) <= np.iinfo(kind).max))
+
+
+def main() -> None:
+    """Writes the files of some boards."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("boards", nargs="+", help="names or files of boards")
+    parser.add_argument("--folder", type=Path, required=True, help="of the files")
+    options = parser.parse_args()
+    for name in options.boards:
+        loaded = load_board(name)
+        experiments = {model.name: loaded.experiment(model) for model in loaded.board.models}
+        for experiment in experiments.values():
+            check(loaded, experiment)
+        folder = options.folder / loaded.name
+        # The steps of the model with the most tasks: the rows of the others are among its own.
+        most = max(experiments.values(), key=lambda each: len(each.tasks))
+        run_quietly(most, folder / "steps", steps=DATA_STEPS)
+        fitted = FittedFeatures.load(folder / "steps/features")
+        np.savez_compressed(folder / "rows.npz", **rows_of(folder / "steps", fitted))
+        for model in loaded.board.models:
+            run = run_of(loaded, model, experiments[model.name], fitted)
+            (folder / f"{model.slug}.json").write_text(json.dumps(run, indent=1), "utf-8")
+        print(f"written {folder}: {len(experiments)} models", flush=True)
+
+
+if __name__ == "__main__":
+    main()
