@@ -22,6 +22,7 @@ _TRAIN, _VALID = 0.8, 0.9
 _DAY = 24 * 3600
 _RECHORUS_ZONE = 8 * 3600  # seconds ahead of UTC; with it the numbers of rows are ReChorus's
 _CORE = 5
+_AT_ONCE = 50_000  # rows with their lists of likes
 # Ends of the periods of a day after 4 h, as ReChorus has them; 22 and 23 h are the last.
 _PERIODS = (5, 9, 11, 13, 16, 18, 20, 22)
 
@@ -59,7 +60,8 @@ def rechorus_protocol(path: str, *, positives: bool = False) -> Iterator[pa.Tabl
 
     Args:
         path: The folder of the provider's files.
-        positives: Whether to keep likes only, for the top-k task.
+        positives: Whether to keep likes only, for the top-k task. `likes` then has the films that
+            may not be drawn beside a row: all that the user liked, for train rows in train rows.
     """
     table = ratings_of(Path(path))
     user, item = (table[name].to_numpy() for name in ("user_id", "item_id"))
@@ -85,7 +87,21 @@ def rechorus_protocol(path: str, *, positives: bool = False) -> Iterator[pa.Tabl
     }
     rows = np.flatnonzero(kept & (train | known))
     rows = rows[np.lexsort((item[rows], user[rows], local[rows]))]
-    yield _with(table, columns).take(rows)
+    found = _with(table, columns).take(rows)
+    if positives:
+        is_train = split[rows] == "train"
+        of_train, of_all = _lists(user[rows], item[rows], is_train), _lists(user[rows], item[rows])
+        for begin in range(0, len(rows), _AT_ONCE):
+            part = slice(begin, begin + _AT_ONCE)
+            users = user[rows][part]
+            likes = [
+                (of_train if train else of_all)[each]
+                for each, train in zip(users, is_train[part], strict=True)
+            ]
+            column = pa.array(likes, pa.list_(pa.int64()))
+            yield found.slice(begin, _AT_ONCE).append_column("likes", column)
+        return
+    yield found
 
 
 def _core(user: Ints, item: Ints, like: Bools) -> Bools:
@@ -98,6 +114,14 @@ def _core(user: Ints, item: Ints, like: Bools) -> Bools:
         if np.array_equal(fewer, kept):
             return kept
         kept = fewer
+
+
+def _lists(user: Ints, item: Ints, where: Bools | None = None) -> dict[int, Ints]:
+    """The items of each user in their order."""
+    rows = np.arange(len(user)) if where is None else np.flatnonzero(where)
+    rows = rows[np.argsort(user[rows], kind="stable")]
+    users, begins = np.unique(user[rows], return_index=True)
+    return dict(zip(users.tolist(), np.split(item[rows], begins[1:]), strict=True))
 
 
 def _splits(place: Ints, valid_from: int, test_from: int) -> NDArray[np.str_]:

@@ -13,7 +13,7 @@ from pipelines.features.lists import flatten_list, pad_last
 from pipelines.feed.batch_layout import Arrays, Layout
 from pipelines.items import ItemTable
 from pipelines.items.item_table import ABSENT
-from recsys_attn.schema import Sequence
+from recsys_attn.schema import Schema, Sequence
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,14 @@ class Catalogue:
         items: The item table.
         fitted: Schema and transforms; every feature of a candidate is in the item table.
         unseen: Whether to find the items of a request's histories.
+        whole: The schema that has the histories, also those that the model does not read. None:
+            that of `fitted`.
     """
 
     items: ItemTable
     fitted: FittedFeatures
     unseen: bool = True
+    whole: Schema | None = None
 
     @cached_property
     def blocks(self) -> Arrays:
@@ -45,7 +48,7 @@ class Catalogue:
         """The sequences whose events are items of the table."""
         if not self.unseen:
             return ()
-        features = self.fitted.schema.features
+        features = (self.whole or self.fitted.schema).features
         return tuple(f for f in features if isinstance(f, Sequence) and f.shares == self.items.key)
 
     @property

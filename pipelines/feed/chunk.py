@@ -52,6 +52,8 @@ class Chunk:
         # There are at most as many requests as rows; unwritten memory costs nothing.
         blocks = layout.empty(rows)
         names = [f.name for f in fitted.schema.features if f.side == "context"]
+        histories = [] if catalogue is None else [h.name for h in catalogue.histories]
+        read = list(dict.fromkeys(names + histories))
         done = requests = 0
 
         def add(portion: RowGroups) -> np.ndarray:
@@ -59,11 +61,12 @@ class Chunk:
             table = portion.table
             begins = group_starts(table, request, portion.rows)
             fill(blocks, layout, done, fitted.columns(table, "candidate"))
-            if names:
-                context = table.select(names)
+            if read:
+                context = table.select(read)
                 first_rows = context if request is None else context.take(pa.array(begins[:-1]))
-                fill(blocks, layout, requests, fitted.columns(first_rows, "context"))
-                if catalogue is not None and catalogue.events:
+                if names:
+                    fill(blocks, layout, requests, fitted.columns(first_rows, "context"))
+                if catalogue is not None and histories:
                     seen = catalogue.seen(first_rows)
                     blocks[SEEN_ROWS][requests : requests + len(seen)] = seen
             if catalogue is not None:

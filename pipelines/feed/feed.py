@@ -92,7 +92,9 @@ class Feed:
         names = [feature.name for feature in schema.features]
         for task in schema.tasks:
             names += [task.label_column] + ([task.mask] if task.mask else [])
-        names += [self.negatives.catalogue.items.key] if self.negatives else []
+        if self.negatives:
+            catalogue = self.negatives.catalogue
+            names += [catalogue.items.key, *(history.name for history in catalogue.histories)]
         return list(dict.fromkeys(names + ([self._request] if self._request else [])))
 
     @property

@@ -47,6 +47,7 @@ from pipelines.training.validation import Validation
 from pipelines.training.warm_start import WarmStart
 from pipelines.training.workers import Workers, find_workers
 from recsys_attn.models import RankingModel
+from recsys_attn.schema import Schema
 
 LOGS = "tensorboard"
 _EPOCH_STEPS = 256
@@ -313,7 +314,7 @@ def _feeds(
     """One feed for each replica of this worker."""
     options, split = experiment.training, DataSplit(data.folder / "train")
     requests = Feed(split, fitted, data.request).counts.requests.sum()
-    negatives = _negatives(experiment, fitted)
+    negatives = _negatives(experiment, fitted, data.fitted.schema)
     return [
         Feed(
             split,
@@ -332,7 +333,9 @@ def _feeds(
     ]
 
 
-def _negatives(experiment: Experiment, fitted: FittedFeatures) -> Negatives | None:
+def _negatives(
+    experiment: Experiment, fitted: FittedFeatures, whole: Schema
+) -> Negatives | None:
     """The draws of `training.negatives`."""
     options, items = experiment.training.negatives, experiment.data.items
     if options is None or items is None:
@@ -344,7 +347,7 @@ def _negatives(experiment: Experiment, fitted: FittedFeatures) -> Negatives | No
             f"`training.negatives.count`: expected fewer than the {len(fitted.items)} items of "
             f"`data.items`. Received: {options.count}."
         )
-    catalogue = Catalogue(fitted.items, fitted, items.unseen)
+    catalogue = Catalogue(fitted.items, fitted, items.unseen, whole)
     if options.by == "hard":
         return Negatives(catalogue, options.count * options.pool, "uniform", experiment.seed)
     return Negatives(catalogue, options.count, options.by, experiment.seed)

@@ -17,8 +17,15 @@ from ray.exceptions import RayError, RayTaskError
 
 from pipelines.common.errors import PipelineError
 
-# A keras.json on the worker's machine may name another backend.
-ENVIRONMENT = {"env_vars": {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}}
+# A keras.json on the worker's machine may name another backend, and TensorFlow may leave out there
+# the operations with which this process computes.
+ENVIRONMENT = {
+    "env_vars": {
+        "KERAS_BACKEND": "tensorflow",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        **{name: value for name, value in os.environ.items() if name == "TF_ENABLE_ONEDNN_OPTS"},
+    }
+}
 _PATIENCE = 5.0  # seconds; Ray itself retries an unreachable address for minutes
 
 

@@ -68,6 +68,19 @@ def test_drawn_items_are_neither_candidates_nor_seen(feed: Feed, by: str) -> Non
     assert requests == feed.split.rows
 
 
+def test_draws_are_the_same_for_a_model_without_the_history(
+    feed: Feed, fitted: FittedFeatures
+) -> None:
+    without = fitted.without(tuple(f.name for f in fitted.schema.features if f.side == "context"))
+    catalogue = Catalogue(fitted.items, without, whole=fitted.schema)
+    negatives = dataclasses.replace(feed.negatives, catalogue=catalogue)
+    other = dataclasses.replace(feed, fitted=without, negatives=negatives)
+    assert other.fitted.schema.histories != feed.fitted.schema.histories
+    for mine, theirs in zip(feed, other, strict=True):
+        np.testing.assert_array_equal(mine.inputs["item"], theirs.inputs["item"])
+        np.testing.assert_array_equal(mine.drawn, theirs.drawn)
+
+
 def test_drawn_candidates_have_their_items_features(feed: Feed, fitted: FittedFeatures) -> None:
     encoded = fitted.encoded_items()
     by_id = {int(i): row for row, i in enumerate(encoded["item"]) if i > 1}
