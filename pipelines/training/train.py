@@ -333,9 +333,7 @@ def _feeds(
     ]
 
 
-def _negatives(
-    experiment: Experiment, fitted: FittedFeatures, whole: Schema
-) -> Negatives | None:
+def _negatives(experiment: Experiment, fitted: FittedFeatures, whole: Schema) -> Negatives | None:
     """The draws of `training.negatives`."""
     options, items = experiment.training.negatives, experiment.data.items
     if options is None or items is None:

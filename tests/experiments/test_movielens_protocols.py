@@ -22,8 +22,7 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 def _table(name: str) -> pa.Table:
     with registries.restored(EXPERIMENTS):
         data = load_experiment(EXPERIMENTS / f"{name}.toml").data
-        (table,) = SOURCES[data.source](f"{DATA}/movielens-1m", **data.options)
-    return table
+        return pa.concat_tables(SOURCES[data.source](f"{DATA}/movielens-1m", **data.options))
 
 
 def _rows(table: pa.Table) -> dict[str, int]:
@@ -51,3 +50,8 @@ def test_rechorus_has_its_notebooks_counts() -> None:
     positives = _table("movielens-1m-top-k")
     assert _rows(positives) == {"train": 568_761, "valid": 2_562, "test": 2_874}
     assert np.diff(positives["timestamp"].to_numpy()).min() >= 0
+    for split, others in (("train", {"train"}), ("test", {"train", "valid", "test"})):
+        row = positives.filter(pc.equal(positives["split"], split)).slice(1000, 1).to_pylist()[0]
+        own = positives.filter(pc.equal(positives["user_id"], row["user_id"]))
+        kept = own.filter(pc.is_in(own["split"], pa.array(sorted(others))))
+        assert sorted(row["likes"]) == sorted(kept["item_id"].to_pylist())
