@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -36,8 +37,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What tests of a module or package share is made once, in one of the processes."""
+    """What tests of a module or package share is made once, in one of the processes.
+
+    Of a test with the mark `sampled(n)`, all cases but each n-th are marked `thorough`.
+    """
+    cases: Counter[str] = Counter()
     for item in items:
+        if (mark := item.get_closest_marker("sampled")) is not None:
+            test = item.nodeid.partition("[")[0]
+            if cases[test] % mark.args[0]:
+                item.add_marker(pytest.mark.thorough)
+            cases[test] += 1
         if not isinstance(item, pytest.Function) or item.get_closest_marker("xdist_group"):
             continue
         used = item._fixtureinfo.name2fixturedefs.values()

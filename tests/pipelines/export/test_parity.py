@@ -109,6 +109,7 @@ def of_another_class(label, call=parity_module._call):
     return changed
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("module", "name", "changed"),
     [

@@ -101,6 +101,7 @@ def lanes_of(feed, indices, epoch=0):
     return list(shards.batches(Position(epoch)))
 
 
+@pytest.mark.sampled(3)
 @REQUESTS
 @pytest.mark.parametrize("candidates", [13, 9999])
 @pytest.mark.parametrize("shards", [2, 3, 7])
@@ -183,7 +184,7 @@ def test_threads_end_with_the_stream(fitted, split):
     feed = dataclasses.replace(feed, shard_indices=(0, 1))
     with feed.batches() as stream:
         next(stream)
-        assert threads() == {"batches", "chunks"}
+        assert "batches" in threads()  # the chunks may all be decoded
     assert threads() == set()
     list(feed)
     assert threads() == set()

@@ -46,6 +46,7 @@ def parts(table):
     return [table.slice(a, b - a) for a, b in itertools.pairwise(cuts)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("request_column", ["request", None, "not in the file"])
 @pytest.mark.parametrize("kind", ["file", "folder", "uri"])
 def test_scores_are_the_training_paths(run, fitted, model, tmp_path, request_column, kind):

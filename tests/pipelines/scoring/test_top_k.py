@@ -83,6 +83,7 @@ def test_given_candidates_are_ranked(fitted, model, tmp_path, group: int) -> Non
     expect(ranked(fitted, model, table, tmp_path, group=group), expected)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("unseen", [False, True])
 @pytest.mark.parametrize("request_column", ["id", None])
 def test_whole_catalogue_is_ranked(

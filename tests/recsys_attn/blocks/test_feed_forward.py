@@ -41,6 +41,7 @@ def test_a_gated_unit_follows_its_equation(activation: str) -> None:
     np.testing.assert_allclose(layer(X), hidden @ out + bias, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("activation", ["relu", "swiglu"])
 @pytest.mark.parametrize("chunks", [1, 4, 50])
 def test_chunks_change_neither_output_nor_training(activation: str, chunks: int) -> None:

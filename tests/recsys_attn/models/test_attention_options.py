@@ -48,6 +48,7 @@ def model(places: str, preset: str) -> Any:
     return models.get(name)(SCHEMA, width=4, **arguments, **dict.fromkeys(places.split(), part))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("place", "preset"), CASES)
 def test_a_preset_in_a_place(place: str, preset: str) -> None:
     tensorflow()  # the compositions run on every backend; how models hold them is the same
@@ -114,6 +115,7 @@ def test_an_option_that_would_change_nothing_is_refused(
         models.get(name)(SCHEMA, **options)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("encoder", ["rotary", "t5", "longformer", "memory_compressed"])
 def test_missing_events_change_nothing_wherever_they_stand(encoder: str) -> None:
     part = {"class_name": encoder, "config": SMALL.get(encoder, {})}
@@ -186,6 +188,7 @@ def test_a_long_memory_over_segments_is_the_plain_encoder() -> None:
         assert_close(found[task], score)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ENCODERS)
 def test_an_encoder_without_attention_or_with_options(name: str) -> None:
     part = {"class_name": name, "config": ENCODERS[name]}

@@ -48,6 +48,7 @@ def others(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {**values, "user": (values["user"] + 1) % 11, "age": values["age"] + 1}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", WAYS)
 def test_the_encoder_knows_each_feature(how: str) -> None:
     values, ranker = inputs(), model(how)
@@ -57,6 +58,7 @@ def test_the_encoder_knows_each_feature(how: str) -> None:
         assert (apart > 1e-5).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("positions", [None, TIMES])
 @pytest.mark.parametrize("how", WAYS)
 def test_candidates_and_padding_change_nothing(how: str, positions: str | None) -> None:
@@ -68,6 +70,7 @@ def test_candidates_and_padding_change_nothing(how: str, positions: str | None) 
     assert_close(scores(ranker, padded)["click"], expected)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("positions", [None, TIMES])
 @pytest.mark.parametrize("how", ["tokens", "keys"])
 def test_a_missing_context_leaves_no_trace(how: str, positions: str | None) -> None:
@@ -88,6 +91,7 @@ def test_a_new_condition_changes_nothing(how: str) -> None:
     assert_close(interest(ranker, others(values)), interest(ranker, values))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", WAYS)
 def test_a_saved_model_keeps_its_context(how: str, tmp_path: Path) -> None:
     model(how).save(tmp_path / "model.keras")
@@ -127,6 +131,7 @@ SEEN = {"class_name": "dense", "config": {"pattern": serialize(Prepended(2, Loca
 SEGMENTS = {"class_name": "segments", "config": {"segment": 2, "memory": 2}}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("how", "encoder"),
     [

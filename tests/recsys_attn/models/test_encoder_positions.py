@@ -102,6 +102,7 @@ GRU_BLOCK = {"class_name": "block", "config": {"attention": "gru"}}
 FNET = {"class_name": "fnet", "config": {"length": S}}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("encoder", "positions", "is_learned"),
     [

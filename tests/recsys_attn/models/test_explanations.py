@@ -98,6 +98,7 @@ def arrays(tensors: Any) -> dict[str, np.ndarray]:
     return {name: keras.ops.convert_to_numpy(tensor) for name, tensor in tensors.items()}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "options", "expected"), CASES)
 def test_a_model_explains_what_has_weights(
     name: str, options: dict[str, Any], expected: Any

@@ -71,6 +71,7 @@ def _scores(model: SequenceModel, inputs: dict[str, np.ndarray]) -> np.ndarray:
     return keras.ops.convert_to_numpy(model.scores(model.next_states(inputs)))
 
 
+@pytest.mark.sampled(3)
 def test_later_events_change_no_state_of_a_causal_model(model: SequenceModel) -> None:
     inputs = _inputs(model)
     changed = {name: x.copy() for name, x in inputs.items()}
@@ -83,6 +84,7 @@ def test_later_events_change_no_state_of_a_causal_model(model: SequenceModel) ->
     assert np.abs(states[0, 4:] - after[0, 4:]).max() > 1e-3
 
 
+@pytest.mark.sampled(3)
 def test_rows_and_padding_do_not_matter(model: SequenceModel) -> None:
     inputs = _inputs(model)
     together = _scores(model, inputs)
@@ -90,6 +92,7 @@ def test_rows_and_padding_do_not_matter(model: SequenceModel) -> None:
     np.testing.assert_allclose(alone[0], together[1], atol=2e-5)
 
 
+@pytest.mark.sampled(3)
 def test_dropout_is_on_in_training_alone(model: SequenceModel) -> None:
     inputs = _inputs(model)
     events = model.events(inputs)
@@ -105,6 +108,7 @@ def test_dropout_is_on_in_training_alone(model: SequenceModel) -> None:
     assert np.abs(off - first).max() > 1e-3
 
 
+@pytest.mark.sampled(3)
 def test_a_saved_model_scores_the_same(model: SequenceModel, tmp_path: Path) -> None:
     inputs = _inputs(model)
     model.save(tmp_path / "model.keras")

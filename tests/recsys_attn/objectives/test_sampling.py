@@ -69,6 +69,7 @@ def test_counts_may_sum_to_more_than_float32_holds(monkeypatch: pytest.MonkeyPat
     np.testing.assert_array_equal(draws.ids, [2, 3, 4])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("per_draw", [0, 32])
 def test_gradient_of_a_table_has_the_rows_of_targets_and_draws(

@@ -73,6 +73,7 @@ def test_new_events_of_a_known_user_are_a_hit(folder: Path, plain: Model) -> Non
     _check(model, plain, [["i7"]], ["v"], hits=1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "changed",
     [

@@ -51,6 +51,7 @@ def _encoder(name: str) -> TransformerEncoder:
     return made
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("length", [LENGTH, S - 2])
 @pytest.mark.parametrize("name", [*MECHANISMS, *MIXERS])
 def test_the_state_goes_on_as_after_single_steps(name: str, length: int) -> None:

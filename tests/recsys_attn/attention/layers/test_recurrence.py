@@ -126,6 +126,7 @@ def stepped(recurrence: Recurrence, events: Any, present: Any, **given: Any) -> 
 LENGTHS = np.arange(S) < np.array([[S], [4]])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [*ATTENTION, *MIXERS])
 def test_an_encoder_steps_as_over_the_whole_sequence(name: str) -> None:
     encoder = encoder_of(name)
@@ -147,6 +148,7 @@ def test_heads_with_shared_keys_have_a_small_cache(mechanism: str) -> None:
         assert (state.keys.shape, state.values.shape) == ((B, S, 2, 6), (B, S, 2, 3))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["window", "blocks", "linear", *MIXERS])
 def test_half_precision_steps_too(name: str) -> None:
     encoder = encoder_of(name)

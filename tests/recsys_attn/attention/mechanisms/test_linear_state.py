@@ -37,6 +37,7 @@ def step_by_step(layer: Linear, query: np.ndarray, key: np.ndarray, value: np.nd
     return ops.convert_to_numpy(ops.concatenate(outputs, axis=1)), state
 
 
+@pytest.mark.sampled(3)
 @every_map
 @every_decay
 def test_causal_form_equals_the_recurrence(make: Callable[[], Any], decay: Any) -> None:

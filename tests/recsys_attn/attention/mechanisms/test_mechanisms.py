@@ -134,6 +134,7 @@ GRAPHS = (
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_one_graph_serves_every_size(name: str) -> None:
     tf = tensorflow()
@@ -154,6 +155,7 @@ def test_one_graph_serves_every_size(name: str) -> None:
         assert_close(graph(*some, mask), output_of(layer, *some, key_mask=mask))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [*ROUTED, "lookup, lsh", "lookup, sinkhorn", "favor", "chain"])
 def test_training_in_a_graph_reaches_every_input(name: str) -> None:
     tf = tensorflow()

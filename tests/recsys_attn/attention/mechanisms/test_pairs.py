@@ -33,6 +33,7 @@ SHAPES = {
 each_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 
 
+@pytest.mark.sampled(3)
 @each_shape
 @pytest.mark.parametrize("name", ROUTERS)
 def test_pairs_count_as_in_dense(name: str, shape: Any) -> None:

@@ -68,6 +68,7 @@ def case(name: str, mask: bool) -> tuple[Any, np.ndarray, dict[str, np.ndarray]]
     return MECHANISMS[name](), query, masks
 
 
+@pytest.mark.sampled(3)
 @masked
 @each_mechanism
 def test_weights_times_values_are_the_output(name: str, mask: bool) -> None:
@@ -112,6 +113,7 @@ def test_events_of_a_summary_without_shares_count_equally(make: Make) -> None:
         assert_close(share[b, 0, c], expected)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name", ["routed, rounds", "lookup, k-means", "routed, Sinkhorn", "segments"]
 )
