@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
+from benchmarks.boards_on_jax import arrays as names
 from benchmarks.shared.many_seeds import State, chosen, stacked
 from pipelines.metrics.ranking import auc_by_class
 from recsys_attn import models
@@ -25,7 +26,6 @@ from recsys_attn.models import RankingModel
 from recsys_attn.optimizers import LazyAdam, Split
 from recsys_attn.schema import Schema
 
-LABEL = "label/"
 LEAST = 1e-5  # smallest improvement that counts, as in pipelines.training.history
 _ROWS = 8192  # that are scored at a time
 _ROW_L2 = 3.0  # of row-wise optimizers, unless the experiment sets another
@@ -115,17 +115,17 @@ class Seeds:
         """Returns the probabilities `(seeds, rows)` of a split by task."""
         logits = np.asarray(self._scores(self.state, self._splits[split]["inputs"]))
         found = (1 / (1 + np.exp(-logits.astype("float64")))).astype("float32")
-        names = [task.name for task in self._schema.tasks]
-        return {name: found[..., place] for place, name in enumerate(names)}
+        tasks = [task.name for task in self._schema.tasks]
+        return {task: found[..., place] for place, task in enumerate(tasks)}
 
     def _rows(self, arrays: Arrays, split: str) -> dict[str, Any]:
-        names = [feature.name for feature in self._schema.features]
-        kinds = {name: arrays[f"{split}/{name}"] for name in names}
+        features = [feature.name for feature in self._schema.features]
+        kinds = {name: arrays[names.of_input(split, name)] for name in features}
         inputs = {
             name: jnp.asarray(x, "int32" if np.issubdtype(x.dtype, np.integer) else "float32")
             for name, x in kinds.items()
         }
-        labels = [arrays[f"{split}/{LABEL}{task.name}"][:, 0] for task in self._schema.tasks]
+        labels = [arrays[names.of_label(split, task.name)][:, 0] for task in self._schema.tasks]
         return {"inputs": inputs, "labels": jnp.asarray(np.stack(labels, axis=-1), "float32")}
 
     def _start(self, seed: int) -> State:

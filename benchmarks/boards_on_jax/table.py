@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 
-from benchmarks.boards_on_jax.write import LABEL
+from benchmarks.boards_on_jax.arrays import of_label
 from pipelines.boards.board import BoardModel, LoadedBoard, load_board
 from pipelines.boards.page import print_board, write_board
 from pipelines.boards.result import table
@@ -71,7 +71,7 @@ def _evaluation(
         columns["group"] = rows.extras[rows.group]
     tasks = {}
     for task, score in scores.items():
-        label = arrays[f"test/{LABEL}{task}"][:, 0].astype("float64")
+        label = arrays[of_label("test", task)][:, 0].astype("float64")
         columns |= {f"{task}/label": pa.array(label, from_pandas=True), f"{task}/score": score}
         tasks[task] = task_metrics(label, score, groups=rows.groups)
     folder.mkdir(exist_ok=True)

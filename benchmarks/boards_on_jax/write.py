@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.boards_on_jax import arrays as names
 from pipelines.boards.board import BoardModel, LoadedBoard, load_board
 from pipelines.common.artifacts import commit
 from pipelines.common.errors import PipelineError
@@ -26,7 +27,6 @@ from pipelines.feed import Feed
 from pipelines.storage.dataset import DataSplit
 from pipelines.workflow.quiet_run import DATA_STEPS, run_quietly
 
-LABEL = "label/"
 # All that the loop knows; any other option must have its default.
 KNOWN = {
     "epochs",
@@ -72,10 +72,10 @@ def rows_of(folder: Path, fitted: FittedFeatures) -> dict[str, np.ndarray]:
     found: dict[str, list[np.ndarray]] = {}
     for split in ("train", "valid", "test"):
         for batch in Feed(DataSplit(folder / "data" / split), fitted, None):
-            for name, x in batch.inputs.items():
-                found.setdefault(f"{split}/{name}", []).append(x)
+            for feature, x in batch.inputs.items():
+                found.setdefault(names.of_input(split, feature), []).append(x)
             for task, x in batch.layout.labels(batch.blocks).items():
-                found.setdefault(f"{split}/{LABEL}{task}", []).append(x)
+                found.setdefault(names.of_label(split, task), []).append(x)
     joined = {name: np.concatenate(parts) for name, parts in found.items()}
     return {name: _small(x) for name, x in joined.items()}
 

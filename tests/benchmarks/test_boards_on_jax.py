@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 
+from benchmarks.boards_on_jax.arrays import of_input, of_label
 from pipelines.experiment.config import TrainingOptions
 from pipelines.feed import Layout
 from pipelines.training.optimizer import make_optimizer
@@ -77,8 +78,8 @@ def arrays() -> dict[str, np.ndarray]:
         }
         click = (item % 2 == 0) ^ (rng.random((ROWS, 1)) < 0.1)
         labels = {"click": click, "buy": np.where(click, rng.random((ROWS, 1)) < 0.5, np.nan)}
-        found |= {f"{split}/{name}": x for name, x in inputs.items()}
-        found |= {f"{split}/label/{name}": x.astype("float32") for name, x in labels.items()}
+        found |= {of_input(split, name): x for name, x in inputs.items()}
+        found |= {of_label(split, name): x.astype("float32") for name, x in labels.items()}
     return found
 
 
@@ -131,10 +132,10 @@ def blocks(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     layout = Layout.of(SCHEMA)
     found = layout.empty(ROWS)
     for name, (block, place) in layout.places.items():
-        x = arrays[f"train/{name}"]
+        x = arrays[of_input("train", name)]
         found[block][:, place] = x if isinstance(place, slice) else x.reshape(ROWS)
     for place, task in enumerate(layout.tasks):
-        found["labels"][:, place] = arrays[f"train/label/{task}"][:, 0]
+        found["labels"][:, place] = arrays[of_label("train", task)][:, 0]
     context = layout.blocks_of("context")
     by_request = {name: x if name in context else x[:, None] for name, x in found.items()}
     return {**by_request, CANDIDATE_MASK: np.ones((ROWS, 1), bool)}
