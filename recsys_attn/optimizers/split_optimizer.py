@@ -26,6 +26,9 @@ class Split(HoldsOptimizers, AllowsFrozen, keras.optimizers.Optimizer):
     setting it changes both rates by the same factor, so that callbacks such as `ReduceLROnPlateau`
     act on the whole model.
 
+    Keras' optimizers take the lookups of one row, such as those of a position, for rows of their
+    own: `rest` gets gradients in which they are added up.
+
     Args:
         embeddings: A `RowOptimizer` such as `LazyAdam`.
         rest: A Keras optimizer, or its name.
