@@ -31,6 +31,8 @@ def import_tensorflow() -> None:
         import tensorflow as tf
 
         tf.config.list_physical_devices("GPU")  # loads the CUDA libraries, with notices
+        # Advice to programmers, such as on traces, is nothing that a user of a command can follow.
+        tf.get_logger().setLevel("ERROR")
     finally:
         os.dup2(saved, 2)
         os.close(saved)

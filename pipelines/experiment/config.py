@@ -94,8 +94,10 @@ class TrainingOptions(LoopOptions):
         shuffle_rows: Rows that are shuffled together, at least a row group; twice as many are in
             memory. Raise it for sorted data.
         embeddings_l2: L2 penalty of the embedding tables. With a row-wise optimizer, of the rows
-            looked up, each divided by its frequency (as in DIN); else of all rows in each step,
-            which is slow with a large vocabulary. None: 3 with a row-wise optimizer, else 0.
+            looked up, each divided by its frequency (as in DIN), usually 1 to 50; else of all rows
+            in each step, which is slow with a large vocabulary, usually 1e-6 to 0.05: numbers of
+            one kind are far too large or small for the other. None: 3 with a row-wise optimizer,
+            else 0.
         id_dropout: Share of the ids of a step that are made unknown. Set 0.1 where many users or
             items are new at serving, so that the row of unknown values is trained; the model
             learns more slowly.

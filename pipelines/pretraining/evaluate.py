@@ -120,3 +120,13 @@ def print_results(console: Console, found: dict[str, Any], places: int) -> None:
         highlight=False,
         soft_wrap=True,
     )
+    results = {name: result["metrics"][ndcg] for name, result in found["results"].items()}
+    ahead = [name for name in (POPULARITY, ITEM_ITEM) if results[name] > results[found["model"]]]
+    if ahead:
+        console.print(
+            f"  {' and '.join(ahead)} rank better than {found['model']}: it has learned little. "
+            "Train longer (`training.patience`), in smaller batches (`training.batch_size`), or "
+            "from more events",
+            highlight=False,
+            soft_wrap=True,
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from typing import Annotated, Any, Literal
 
@@ -14,7 +15,7 @@ from pipelines.experiment.loop_options import LoopOptions
 from recsys_attn.models import SEQUENCE_MODELS
 from recsys_attn.objectives import OBJECTIVES
 
-BATCH_SIZE = 128
+EPOCH_STEPS, BATCH_SIZES = 48, (16, 128)
 METRICS = ("hr", "ndcg", "mrr", "map", "recall", "coverage")
 
 
@@ -45,7 +46,9 @@ class SequenceTraining(LoopOptions):
 
     Attributes:
         epochs: Maximum number of epochs; training ends before by `patience`.
-        batch_size: Histories of each shard in a step.
+        batch_size: Histories of each shard in a step. None: so many that an epoch has about 48
+            steps, at least 16 and at most 128: `patience` counts epochs, and those of few users
+            would have few steps.
         shards: Parts of the data, as for ranking models.
         learning_rate: Learning rate.
         embeddings_learning_rate: Learning rate of the tables with a row-wise optimizer.
@@ -72,7 +75,7 @@ class SequenceTraining(LoopOptions):
     """
 
     epochs: int = Field(default=100, ge=1)
-    batch_size: int | None = Field(default=BATCH_SIZE, ge=1)
+    batch_size: int | None = Field(default=None, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
     optimizer: Literal[
         "lazy_adam", "lazy_adagrad", "row_wise_adagrad", "adam", "adagrad", "sgd"
@@ -91,6 +94,16 @@ class SequenceTraining(LoopOptions):
                 f"'ndcg@10'. Received: monitor={self.monitor!r}"
             )
         return self
+
+    def batch_of(self, histories: int) -> int:
+        """The histories of each shard in a step.
+
+        Args:
+            histories: Histories of a shard in an epoch.
+        """
+        least, most = BATCH_SIZES
+        exponent = round(math.log2(max(1, histories / EPOCH_STEPS)))
+        return self.batch_size or min(max(2**exponent, least), most)
 
     @property
     def places(self) -> int:

@@ -18,7 +18,6 @@ from pipelines.pretraining.experiment import (
     seen_by_model,
 )
 from pipelines.pretraining.histories import read_histories
-from pipelines.pretraining.options import BATCH_SIZE
 from pipelines.pretraining.ranking import ModelScores, rank, rows_at_once
 from pipelines.pretraining.reporter import SequenceReporter
 from pipelines.pretraining.schema import with_length
@@ -126,7 +125,7 @@ def _feeds(
             split,
             fitted,
             None,
-            options.batch_size or BATCH_SIZE,
+            options.batch_of(split.rows // shards),
             seed=experiment.seed,
             shuffle_rows=options.shuffle_rows,
             shards=shards,

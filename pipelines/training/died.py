@@ -25,20 +25,21 @@ def dead_tasks(tasks: Sequence[str], epochs: Sequence[Mapping[str, Any]]) -> Ite
         tasks: Names of the tasks.
         epochs: Metrics of each epoch, up to the kept one.
     """
+    others = ", raise its weight, or set `training.task_weights`" if len(tasks) > 1 else ""
     for task in tasks if epochs else ():
         auc = epochs[-1][f"val_{task}_auc"]
         entropies = [epoch.get(f"val_{task}_normalised_entropy", 0.0) for epoch in epochs]
         if auc == 0.5:  # equal scores, or a rare chance on few rows
             yield (
                 f"Task {task!r} has an AUC of exactly 0.5, as if all rows had the same score: it "
-                "has probably died. Lower "
-                "`training.learning_rate`, raise its weight, or set `training.task_weights`."
+                "has probably died. Lower `training.learning_rate` or a penalty, such as "
+                f"`training.embeddings_l2`{others}."
             )
         elif auc < NO_ORDER and min(entropies) >= 1:
             yield (
                 f"Task {task!r} has learned nothing: on the validation rows its logloss was never "
                 f"below that of its constant rate, and its AUC is {auc:.3f}. Check its label, "
-                "train longer, raise its weight, or set `training.task_weights`."
+                f"train longer, or lower a penalty, such as `training.embeddings_l2`{others}."
             )
 
 

@@ -18,7 +18,7 @@ from pipelines.training.teacher import fingerprint_of
 from pipelines.training.warm_start import same_ids
 from recsys_attn.embedding_tables import Table, plan_tables
 from recsys_attn.models import RankingModel, SequenceModel
-from recsys_attn.models.pretrained import with_encoder
+from recsys_attn.models.pretrained import require_vectors_alone, with_encoder
 from recsys_attn.schema import RESERVED_IDS, Schema, Sequence, is_age
 
 _RUN = "model.encoder_from.run"
@@ -94,6 +94,7 @@ def encoded(options: EncoderFrom, model: RankingModel) -> Encoded:
     _check_run(options.run)
     history = _history(options, model.schema)
     try:
+        require_vectors_alone(model)
         features, trained = load_sequence_model(options.run)
         pairs = _pairs(model, history, trained)
         found = with_encoder(model, trained, history)

@@ -25,8 +25,8 @@ def with_encoder(model: RankingModel, trained: SequenceModel, history: str) -> R
         history: Name of a history of the ranking model.
 
     Raises:
-        ValueError: The model has no such history, encodes it already, or its events have another
-            width; or the encoder uses times, and the history has no ages.
+        ValueError: The model has linear terms or no such history, encodes it already, or its events
+            have another width; or the encoder uses times, and the history has no ages.
 
     Example:
 
@@ -39,6 +39,7 @@ def with_encoder(model: RankingModel, trained: SequenceModel, history: str) -> R
     >>> type(with_encoder(ranker, trained, "history").tower.histories["history"]).__name__
     'EncodedHistory'
     """
+    require_vectors_alone(model)
     histories = getattr(model.tower, "histories", {})
     if history not in histories:
         raise ValueError(
@@ -78,3 +79,17 @@ def with_encoder(model: RankingModel, trained: SequenceModel, history: str) -> R
             f"models the same `width` and the same sequences. {error}"
         ) from None
     return found
+
+
+def require_vectors_alone(model: RankingModel) -> None:
+    """Checks that the rows of a model are vectors, without the weights of linear terms.
+
+    Raises:
+        ValueError: They are not: numbers of a trained vector would become such weights.
+    """
+    if getattr(model.tower.interaction, "linear", 0):
+        raise ValueError(
+            f"The rows of {model.name!r} have weights of linear terms beside the vectors, which "
+            "are no events of a sequence model. Use a model without linear terms, such as 'din', "
+            f"'mlp' or 'dcn'. Received: {model.name!r}"
+        )

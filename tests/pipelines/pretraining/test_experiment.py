@@ -8,6 +8,7 @@ import pytest
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import load_experiment
 from pipelines.pretraining.experiment import check_experiment, load_sequence_experiment
+from pipelines.pretraining.options import SequenceTraining
 from tests.pipelines.pretraining.small_log import BERT4REC, load
 
 NEXT = {"name": "next_item"}
@@ -93,3 +94,11 @@ def test_ranking_commands_name_the_command_of_sequence_models(finished: Path) ->
 
 def test_saved_experiment_is_that_of_the_file(finished: Path) -> None:
     assert load_sequence_experiment(finished / "run") == load(finished)
+
+
+@pytest.mark.parametrize(
+    ("histories", "expected"), [(0, 16), (200, 16), (3_000, 64), (6_040, 128), (10**6, 128)]
+)
+def test_batches_are_smaller_where_users_are_few(histories: int, expected: int) -> None:
+    assert SequenceTraining().batch_of(histories) == expected
+    assert SequenceTraining(batch_size=7).batch_of(histories) == 7

@@ -41,6 +41,15 @@ def test_task_that_learned_nothing_is_named(
     assert all(str(message) in sentence for sentence in found)
 
 
+@pytest.mark.parametrize("metrics", [epoch(0.5, 1.01), epoch(0.497, 1.1)])
+def test_weights_are_advised_where_several_tasks_have_them(metrics: dict[str, Any]) -> None:
+    (alone,), (beside,) = (
+        list(dead_tasks(tasks, [metrics])) for tasks in (["click"], ["click", "buy"])
+    )
+    assert "task_weights" in beside
+    assert "weight" not in alone
+
+
 def test_expert_that_no_task_uses_is_named(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the mean over all pieces of the sampled rows."""
     fitted = FittedFeatures.load(prepared / "features")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import keras
 import numpy as np
+import pytest
 from keras import ops
 
-from recsys_attn.models import RankingModel, SequenceModel, din, sasrec
+from recsys_attn.models import RankingModel, SequenceModel, deepfm, din, fm, sasrec
 from recsys_attn.models.encoded_history import EncodedHistory
 from recsys_attn.models.encoders import stack
 from recsys_attn.models.histories import MeanHistory
@@ -38,6 +40,16 @@ def ranker() -> tuple[RankingModel, SequenceModel]:
     item, seen = Categorical("item", size=9), Sequence("seen", shares="item", max_length=5)
     model = din(Schema((item, seen), (Task("click"),)), width=8, mlp_units=(4,))
     return with_encoder(model, trained, "history"), trained
+
+
+@pytest.mark.parametrize("build", [fm, deepfm])
+def test_a_model_with_linear_terms_takes_no_encoder(build: Any) -> None:
+    """The first numbers of its rows are no vectors; of width 7 they are as wide as an event."""
+    _, trained = ranker()
+    item, seen = Categorical("item", size=9), Sequence("seen", shares="item", max_length=5)
+    model = build(Schema((item, seen), (Task("click"),)), width=7)
+    with pytest.raises(ValueError, match="weights of linear terms beside the vectors"):
+        with_encoder(model, trained, "history")
 
 
 def test_encoder_has_the_trained_weights_behind_a_small_factor() -> None:

@@ -1,0 +1,42 @@
+"""The printed results of a sequence model."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from pipelines.pretraining.evaluate import ITEM_ITEM, POPULARITY, print_results
+
+METRICS = ("hr@10", "ndcg@10", "mrr@10", "coverage@10")
+
+
+def printed(**ndcg: float) -> str:
+    results: dict[str, Any] = {
+        name: {
+            "metrics": {**dict.fromkeys(METRICS, 0.1), "ndcg@10": value},
+            "intervals": {"ndcg@10": [0.0, 1.0]},
+        }
+        for name, value in ndcg.items()
+    }
+    counts = {"rows": 9, "items": 5, "seen": "ranked", "unknown_targets": 0}
+    output = io.StringIO()
+    print_results(Console(file=output), {"model": "sasrec", "results": results, **counts}, 10)
+    return output.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("model", "ahead"),
+    [
+        (0.3, None),
+        (0.2, None),
+        (0.15, f"{ITEM_ITEM} rank better than sasrec"),
+        (0.05, f"{POPULARITY} and {ITEM_ITEM} rank better than sasrec"),
+    ],
+)
+def test_a_model_behind_a_simple_rule_is_named(model: float, ahead: str | None) -> None:
+    found = printed(**{"sasrec": model, POPULARITY: 0.1, ITEM_ITEM: 0.2})
+    assert ("rank better" in found) == (ahead is not None)
+    assert ahead is None or ahead in found
