@@ -18,6 +18,7 @@ from serving.encoding.documents import FORM, RankDocument, check_rows_of
 from serving.encoding.features import Row
 from serving.encoding.raw_values import shortened
 
+_LISTED = 5  # values of a list in a table; the JSON has all
 _EXPECTED = f'Expected {{"rows": [{{...}}]}} or {FORM}.'
 
 
@@ -87,7 +88,10 @@ class Answer:
         # The first feature of a candidate usually identifies it.
         feature = next(iter(self.candidates[0]), None)
         known_by = [] if feature is None else [feature]
-        table = _table(["rank", "candidate", *known_by, *self.scores])
+        heads = ["candidate", *known_by]
+        if feature == "candidate":  # the items of a next-item model
+            heads = ["place", "item"]
+        table = _table(["rank", *heads, *self.scores])
         for place, i in enumerate(self.ranking.tolist(), start=1):
             values = [self.candidates[i].get(name) for name in known_by]
             shown = ["-" if value is None else str(value) for value in values]
@@ -149,5 +153,6 @@ def _table(heads: Iterable[str]) -> Table:
 
 def _cell(value: Any) -> str:
     if isinstance(value, np.ndarray):
-        return ", ".join(map(_cell, _texts(value).tolist()))
+        more = ["..."] if len(value) > _LISTED else []
+        return ", ".join([*map(_cell, _texts(value[:_LISTED]).tolist()), *more])
     return f"{value:.6f}" if isinstance(value, (float, np.floating)) else str(value)

@@ -51,8 +51,7 @@ class LogFolder:
             PipelineError: There are no files, or they are not a prediction log.
         """
         storage = Storage.of(where)
-        if not storage.exists():
-            raise PipelineError(f"The prediction log {storage.name} does not exist.")
+        storage.check_exists("prediction log")
         folder = cls(storage, tuple(storage.files()))
         for relative in folder.files[:1]:
             with _opened(storage, relative) as file:

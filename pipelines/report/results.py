@@ -41,13 +41,14 @@ class Evaluation:
             PipelineError: A file is missing or damaged.
         """
         predictions, source = folder / PREDICTIONS, folder / METRICS
-        for path in (source, predictions):
-            if not path.is_file():
-                raise PipelineError(
-                    f"There is no {path}; run `recsys-attn evaluate` first. A sequence model has "
-                    f"no predictions of rows: its metrics are in {METRICS} alone."
-                )
-        return cls(read_json(source, "Run `recsys-attn evaluate` again."), predictions)
+        _require_file(source)
+        metrics = read_json(source, "Run `recsys-attn evaluate` again.")
+        if "tasks" not in metrics:
+            raise PipelineError(
+                f"A sequence model has no predictions of rows: its metrics are in {source} alone."
+            )
+        _require_file(predictions)
+        return cls(metrics, predictions)
 
     def value(self, task: str, metric: str) -> float:
         """A metric of all rows of a task.
@@ -190,3 +191,8 @@ class Evaluation:
             return {name: table[name].cast(pa.float64()).to_numpy() for name in names}
         except pa.ArrowException as error:
             raise self._unreadable(error) from error
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        raise PipelineError(f"There is no {path}; run `recsys-attn evaluate` first.")

@@ -114,8 +114,7 @@ def open_source(source: Where) -> DataSplit:
         PipelineError: They do not.
     """
     storage = Storage.of(source)
-    if not storage.exists():
-        raise PipelineError(f"The input {storage.name} does not exist.")
+    storage.check_exists("input")
     split = DataSplit(source)
     if len(split.footers.schemas) > 1:
         raise PipelineError(

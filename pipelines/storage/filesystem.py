@@ -73,6 +73,11 @@ class Storage:
         """Whether the file or folder exists."""
         return self._info(self.path).type != fs.FileType.NotFound
 
+    def check_exists(self, what: str) -> None:
+        """Raises an error that says `what` it is, unless it exists."""
+        if not self.exists():
+            raise PipelineError(f"The {what} {self.name} does not exist.")
+
     def is_dir(self) -> bool:
         """Whether it is a folder."""
         return self._info(self.path).type == fs.FileType.Directory

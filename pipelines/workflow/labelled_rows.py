@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.storage.filesystem import Storage
 from recsys_attn.schema import Schema
 
 
@@ -62,6 +63,7 @@ class LabelledRows:
 
     @property
     def _dataset(self) -> ds.Dataset:
+        Storage.of(self.source).check_exists("input")
         try:
             return ds.dataset(self.source, format="parquet")
         except (OSError, pa.ArrowInvalid) as error:

@@ -25,6 +25,7 @@ from serving.common.signatures import DEFAULT_SIGNATURE, EXPLAINED_SIGNATURE, RA
 from serving.common.status import VersionStatus
 from serving.encoding.codec import decode, encode
 from serving.encoding.features import Row, Rows, encode_candidates, encode_rows
+from serving.encoding.raw_values import is_ragged
 from serving.encoding.tables import Table, is_table
 from serving.protos import tensorflow_serving_pb2 as pb
 
@@ -279,6 +280,12 @@ class Methods:
             try:
                 encode(array, request.inputs[name], content=True)
             except (TypeError, ValueError) as error:
+                if is_ragged(array):
+                    raise InvalidFeature(
+                        f"Feature {name!r}: expected lists of one length. Fill up the shorter ones "
+                        'with the missing value: "" for strings, NaN for floats, and the smallest '
+                        "int64 for integers."
+                    ) from error
                 raise InvalidFeature(f"Feature {name!r}: no tensor holds it: {error}") from error
         return (yield Rpc("Predict", request, invocation))
 

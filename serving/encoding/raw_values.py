@@ -11,6 +11,8 @@ import numpy as np
 
 from serving.common.errors import InvalidFeature
 
+_DEEPEST = 32  # a list may hold itself
+
 
 def takes_raw_values(dtype: np.dtype[Any] | None) -> TypeGuard[np.dtype[Any]]:
     """Returns whether a dtype is NumPy's own of strings, integers or floats."""
@@ -90,6 +92,20 @@ _CONVERTERS: dict[str, Callable[[str, Any, np.dtype[Any]], Any]] = {
     "i": _integer,
     "f": _number,
 }
+
+
+def is_ragged(values: Any) -> bool:
+    """Returns whether lists of the same depth have different lengths."""
+    level = [[values]]
+    for _ in range(_DEEPEST):
+        level = [each for one in level for each in one if _is_list(each)]
+        if len(set(map(len, level))) > 1:
+            return True
+    return False
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
 def wrong(name: str, expected: str, value: Any) -> InvalidFeature:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
@@ -9,11 +10,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from grpc_health.v1 import health_pb2
+from rich.console import Console
 
 from serving.cli import request, serve
+from serving.cli_output import Answer
 from tests.serving.certificates import (
     make_authority,
     make_certificate,
@@ -47,6 +51,13 @@ def _cells(output: str) -> list[list[str]]:
     return [[cell.strip() for cell in line[1:-1].replace("┃", "│").split("│")] for line in lines]
 
 
+def _shown(answer: Answer) -> list[str]:
+    console = Console(file=io.StringIO(), width=80)
+    with console.capture() as captured:
+        console.print(answer.table())
+    return [" ".join(row) for row in _cells(captured.get())]
+
+
 TABLES: list[tuple[Any, list[str], list[str]]] = [
     ({"rows": [{"user": "ann"}, {"price": 1.25, "tags": ["t"]}]}, [], [
         "row click convert", "0 0.000000 3.000000", "1 102.500000 0.000000",
@@ -65,6 +76,19 @@ def test_table_of_scores(
     result = _request(shared_address, document, *options)
     assert result.exit_code == 0, result.output
     assert [" ".join(row) for row in _cells(result.output)] == expected
+
+
+def test_items_of_a_next_item_model_have_a_column_of_their_own() -> None:
+    scores = {"score": np.float32([0.5, 0.75])}
+    answer = Answer(scores, [{"candidate": "i4"}, {"candidate": "i9"}], np.array([1, 0]))
+    assert _shown(answer) == ["rank place item score", "1 1 i9 0.750000", "2 0 i4 0.500000"]
+
+
+def test_long_lists_are_shortened_in_the_table() -> None:
+    items = np.array([[b"a", b"b", b"c", b"d", b"e", b"f"]], object)
+    answer = Answer({"items": items, "scores": np.arange(5)[None]})
+    assert _shown(answer) == ["row items scores", "0 a, b, c, d, e, ... 0, 1, 2, 3, 4"]
+    assert json.loads(answer.to_json())["scores"]["items"] == [list("abcdef")]
 
 
 def test_candidates_are_ranked_by_a_task(shared_address: str) -> None:

@@ -108,9 +108,9 @@ def _count(log: EventLog, options: EventOptions, advance: Callable[[int], None])
             ends = pc.min_max(events[options.time]).as_py()
             seen.times = min(seen.times[0], ends["min"]), max(seen.times[1], ends["max"])
     if not seen.events:
+        received = f"{seen.missing} without, and no others" if seen.missing else "no rows"
         raise PipelineError(
-            f"{log.where}: expected events with a user and an item. Received: {seen.missing} "
-            "without, and no others."
+            f"{log.where}: expected events with a user and an item. Received: {received}."
         )
     return seen
 

@@ -25,7 +25,8 @@ class Block(NamedTuple):
 
     Attributes:
         events: The named columns; times are numbers, `second` of which make a second.
-        missing: How many events have no user or no item; they are not among `events`.
+        missing: How many events have no user or no item: null or the empty string. They are not
+            among `events`.
     """
 
     events: pa.Table
@@ -80,8 +81,7 @@ class EventLog:
 
     def _block(self, held: list[pa.Table]) -> Block:
         table = pa.concat_tables(held).combine_chunks()
-        user, item = table[self._options.user], table[self._options.item]
-        known = pc.and_(user.is_valid(), item.is_valid())
+        known = pc.and_(_known(table[self._options.user]), _known(table[self._options.item]))
         missing = table.num_rows - pc.sum(known).as_py()
         return Block(table.filter(known) if missing else table, missing)
 
@@ -151,6 +151,14 @@ def _check_type(key: str, name: str, kind: pa.DataType, where: str) -> None:
             f"{where}: column {name!r} ({key}): expected ids, which are integers or strings. "
             f"Received: {kind}. Convert the column, or cut its numbers into ranges."
         )
+
+
+def _known(ids: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Mask of the ids that are not missing."""
+    if not _is_text(ids.type):
+        return ids.is_valid()
+    # As in features and in serving; an item "" would be a target that no model can score.
+    return pc.fill_null(pc.not_equal(ids, ""), False)
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:

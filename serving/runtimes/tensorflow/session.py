@@ -7,6 +7,7 @@ import ctypes
 import functools
 import gc
 import math
+import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,6 +34,8 @@ from serving.runtimes.tensorflow.start_values import take_start_values
 from serving.runtimes.tensorflow.value_check import ValueCheck
 
 _FUNCTION_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+# The model's text in the message of `tf.debugging.assert_equal` and the like.
+_ASSERTION = re.compile(r"assertion failed: \[(.+?)\] \[Condition ")
 _OWN_THREAD = -1  # instead of the number of a thread pool
 
 
@@ -265,7 +268,9 @@ def _serving_errors() -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
-        raise from_code(error.error_code, error.message) from error
+        # Of a failed assertion clients need the model's text, not the tensors that were compared.
+        own = _ASSERTION.search(error.message)
+        raise from_code(error.error_code, own[1] if own else error.message) from error
     except UnicodeDecodeError as error:  # TensorFlow's message quotes the request
         words = error.object.decode(errors="replace")
         raise InvalidArgument(f"TensorFlow cannot read the request: {words}") from error

@@ -59,6 +59,16 @@ def test_missing_and_damaged_files_are_named(tmp_path):
             Evaluation.read(tmp_path)
 
 
+def test_an_evaluation_of_a_sequence_model_says_where_its_metrics_are(tmp_path):
+    source = tmp_path / "metrics.json"
+    source.write_text('{"model": "sasrec", "results": {}}')
+    with pytest.raises(PipelineError) as error:
+        Evaluation.read(tmp_path)
+    assert str(error.value) == (
+        f"A sequence model has no predictions of rows: its metrics are in {source} alone."
+    )
+
+
 @pytest.mark.parametrize(
     ("column", "value", "message"),
     [

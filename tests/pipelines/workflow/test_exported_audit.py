@@ -154,6 +154,13 @@ def test_rows_that_do_not_fit_are_one_sentence(
     assert not (tmp_path / "out").exists()
 
 
+def test_rows_at_no_path_are_an_error(tmp_path: Path) -> None:
+    rows = LabelledRows(tmp_path / "none.parquet", None, None)
+    with pytest.raises(PipelineError) as error:
+        rows.check(shop.SCHEMA)
+    assert str(error.value) == f"The input {tmp_path / 'none.parquet'} does not exist."
+
+
 def test_the_command_reports_a_folder_without_an_export(tmp_path: Path) -> None:
     result = invoke("audit", tmp_path, tmp_path, "--output", tmp_path / "out")
     assert result.exit_code == 1

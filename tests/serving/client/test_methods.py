@@ -83,6 +83,9 @@ def test_invalid_features_are_not_sent(connect: Connect, shared_address: str) ->
         handle.ask("rank", {}, [])
     with pytest.raises(InvalidFeature, match="Feature 'pair': no tensor holds it"):
         handle.ask("predict", {"pair": np.array([{}])})
+    for ragged in ([["a", "b"], ["c"]], [[[1.0], [2.0]], [[3.0, 5.0], [7.0, 11.0]]]):
+        with pytest.raises(InvalidFeature, match=r"'tags': expected lists of one length\. Fill up"):
+            handle.ask("predict", {"tags": ragged})
 
 
 def test_version_and_label_are_sent(connect: Connect, start_stub: StartStub) -> None:

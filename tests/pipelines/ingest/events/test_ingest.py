@@ -191,10 +191,12 @@ def test_users_of_two_events_only_train(tmp_path):
         run(path, tmp_path / "out")
 
 
-def test_events_all_without_a_user_are_an_error(tmp_path):
+@pytest.mark.parametrize(("rows", "received"), [(2, "2 without, and no others"), (0, "no rows")])
+def test_a_log_without_events_of_users_is_an_error(rows, received, tmp_path):
     table = pa.table({"who": pa.array([None, None], pa.int64()), "film": [5, 7], "at": [1, 2]})
-    path = write(tmp_path / "in.parquet", table)
-    with pytest.raises(PipelineError, match=r"events with a user and an item. Received: 2 without"):
+    path = write(tmp_path / "in.parquet", table[:rows])
+    message = rf"in.parquet: expected events with a user and an item. Received: {received}\."
+    with pytest.raises(PipelineError, match=message):
         run(path, tmp_path / "out")
 
 

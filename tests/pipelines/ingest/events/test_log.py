@@ -31,6 +31,15 @@ def test_blocks_are_the_events_with_a_user_and_an_item_in_order(tmp_path, monkey
         assert set(blocks[0].events.column_names) == {"who", "film", "at", "row"}
 
 
+def test_an_empty_string_is_a_missing_user_or_item(tmp_path):
+    table = pa.table(
+        {"who": ["a", "", "b", None, "c"], "film": ["x", "y", "", "z", "x"], "at": range(5)}
+    )
+    (block,) = _log(write(tmp_path / "in.parquet", table)).blocks()
+    assert block.missing == 3
+    assert block.events.to_pydict() == {"who": ["a", "c"], "film": ["x", "x"], "at": [0, 4]}
+
+
 def test_integers_and_strings_of_any_width_are_one_type(tmp_path):
     for number, (ids, texts) in enumerate(
         [(pa.int32(), pa.string()), (pa.uint8(), pa.large_string())]

@@ -157,6 +157,18 @@ def test_errors_of_tensorflow_keep_their_code(session: TensorFlowSession) -> Non
             session.run("regress", {"inputs": np.array([content], object)}, ["outputs"], None)
 
 
+def test_a_failed_assertion_is_the_text_of_the_model(tmp_path: Path) -> None:
+    def halves(x: tf.Tensor) -> dict[str, tf.Tensor]:
+        length = tf.shape(x)[0]
+        tf.debugging.assert_equal(length % 2, 0, "x[0] has no partner")
+        return {"y": x[: length // 2]}
+
+    session = _saved(tmp_path, tf.Module(), halves, tf.float32)
+    with pytest.raises(InvalidArgument, match=r"^x\[0\] has no partner$"):
+        session.run("f", {"x": np.float32([1, 2, 3])}, ["y"], None)
+    session.close()
+
+
 def test_closing_frees_the_graph(twofold: Path) -> None:
     session = TensorFlowSession(twofold)
     graph = weakref.ref(session.graph)
