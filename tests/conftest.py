@@ -39,13 +39,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What tests of a module or package share is made once, in one of the processes.
 
-    Of a test with the mark `sampled(n)`, all cases but each n-th are marked `thorough`.
+    Of a test with the mark `sampled(n)`, one of every n cases stays, and the others are marked
+    `thorough`: the first, the second of the next n, and so on, so that every value of each
+    parameter has its turn.
     """
     cases: Counter[str] = Counter()
     for item in items:
         if (mark := item.get_closest_marker("sampled")) is not None:
             test = item.nodeid.partition("[")[0]
-            if cases[test] % mark.args[0]:
+            turn, place = divmod(cases[test], mark.args[0])
+            if place != turn % mark.args[0]:
                 item.add_marker(pytest.mark.thorough)
             cases[test] += 1
         if not isinstance(item, pytest.Function) or item.get_closest_marker("xdist_group"):

@@ -78,6 +78,8 @@ class Seeds:
             given = self.state, split[:, 1], jnp.asarray(rates, "float32")
             self.state, losses = self._epoch(*given, self._splits["train"])
             losses = np.asarray(losses)
+            if not np.isfinite(losses).all():
+                raise FloatingPointError(f"{self._run['name']} diverged: losses {losses}")
             trained = time.perf_counter()
             found = np.array([np.mean(list(each.values())) for each in self.metrics("valid")])
             is_better = found - LEAST > top
@@ -201,16 +203,17 @@ class Seeds:
             return self._applied(state.slots, gradients, state.trained)
         tables = self._tables()
         slots, lookups = state.slots[: -len(tables)], state.slots[-len(tables) :]
-        lookups = [x + counts for x, counts in zip(lookups, self._lookups(inputs), strict=True)]
+        added = self._lookups(inputs)
         places = {id(v): place for place, v in enumerate(tables)}
-        with_l2 = []
+        with_l2, lookups = [], list(lookups)
         for v, gradient, value in zip(
             self._model.trainable_variables, gradients, state.trained, strict=True
         ):
-            if id(v) in places:
-                counts = jnp.maximum(lookups[places[id(v)]], 1.0)[:, None]
-                is_touched = jnp.any(gradient != 0, axis=1, keepdims=True)
-                gradient += jnp.where(is_touched, self._l2 * value / counts, 0.0)
+            if (place := places.get(id(v))) is not None:
+                is_touched = jnp.any(gradient != 0, axis=1)
+                lookups[place] += jnp.where(is_touched, added[place], 0.0)
+                counts = jnp.maximum(lookups[place], 1.0)[:, None]
+                gradient += jnp.where(is_touched[:, None], self._l2 * value / counts, 0.0)
             with_l2.append(gradient)
         trained, slots = self._applied(slots, with_l2, state.trained)
         return trained, [*slots, *lookups]

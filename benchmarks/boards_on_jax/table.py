@@ -86,10 +86,13 @@ def main() -> None:
     parser.add_argument("written", type=Path, help="the board's folder of `write`")
     parser.add_argument("found", type=Path, help="the folder of `train`")
     options = parser.parse_args()
-    files = sorted(options.found.glob("*.json"))
-    first = json.loads(files[0].read_text("utf-8"))
-    loaded = load_board(first["board"])
-    lines = table(loaded, runs_of(loaded, options.written, options.found))
+    any_run = next(options.written.glob("*.json"))
+    loaded = load_board(json.loads(any_run.read_text("utf-8"))["board"])
+    runs = runs_of(loaded, options.written, options.found)
+    if not runs:
+        raise SystemExit(f"There is no result of {loaded.name} in {options.found}.")
+    lines = table(loaded, runs)
+    first = json.loads((options.found / f"{runs[0].model.slug}.json").read_text("utf-8"))
     about = {
         "command": f"python -m benchmarks.boards_on_jax.train ... --seeds {len(first['seeds'])}",
         "device": first["device"],

@@ -43,8 +43,13 @@ KNOWN = {
 _WITHOUT_EFFECT = {"calibrate", "shuffle_rows", "checkpoint_every", "keep_checkpoints"}
 
 
-def check(loaded: LoadedBoard, experiment: Experiment) -> None:
+def check(loaded: LoadedBoard, experiment: Experiment, shared: Experiment) -> None:
     """Checks that the loop can train an experiment.
+
+    Args:
+        loaded: The board.
+        experiment: The experiment of a model.
+        shared: That whose rows all models get.
 
     Raises:
         PipelineError: It cannot; the sentence says why.
@@ -56,10 +61,18 @@ def check(loaded: LoadedBoard, experiment: Experiment) -> None:
         for key, value in given.items()
         if key not in KNOWN | _WITHOUT_EFFECT and value != default[key]
     ]
-    if experiment.data.request or experiment.data.items:
-        unknown.append("data.request, data.items")
-    if options.optimizer not in ("adam", "lazy_adam"):
-        unknown.append(f"optimizer={options.optimizer!r}")
+    others = {
+        "data.request, data.items": experiment.data.request or experiment.data.items,
+        "data that are not those of all models": experiment.data != shared.data,
+        "model.encoder_from": experiment.model.encoder_from,
+        "training.calibrate": options.calibrate and loaded.board.metric != "auc",
+        "no training.batch_size": options.batch_size is None,
+        f"training.optimizer = {options.optimizer!r}": options.optimizer
+        not in ("adam", "lazy_adam"),
+        # The penalty of rows comes after the clipping, and here before it.
+        "training.clip_norm with lazy_adam": options.clip_norm and options.optimizer != "adam",
+    }
+    unknown += [name for name, is_given in others.items() if is_given]
     if unknown:
         raise PipelineError(
             f"{loaded.name}: expected options that the loop on JAX has. Received: "
@@ -86,8 +99,6 @@ def run_of(
     """Returns the content of a model's file."""
     mine = fitted.without(experiment.model.exclude).with_tasks(experiment.tasks)
     training = experiment.training.model_dump(mode="json")
-    if training["batch_size"] is None:
-        raise PipelineError(f"{loaded.name}, model {model.name!r}: set `training.batch_size`.")
     return {
         "board": loaded.given,
         "commit": commit(),
@@ -117,11 +128,11 @@ def main() -> None:
     for name in options.boards:
         loaded = load_board(name)
         experiments = {model.name: loaded.experiment(model) for model in loaded.board.models}
-        for experiment in experiments.values():
-            check(loaded, experiment)
-        folder = options.folder / loaded.name
-        # The steps of the model with the most tasks: the rows of the others are among its own.
+        # The rows of the model with the most tasks: those of the others are among them.
         most = max(experiments.values(), key=lambda each: len(each.tasks))
+        for experiment in experiments.values():
+            check(loaded, experiment, most)
+        folder = options.folder / loaded.name
         run_quietly(most, folder / "steps", steps=DATA_STEPS)
         fitted = FittedFeatures.load(folder / "steps/features")
         np.savez_compressed(folder / "rows.npz", **rows_of(folder / "steps", fitted))

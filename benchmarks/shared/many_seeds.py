@@ -50,17 +50,23 @@ def train_all(
         arguments: Further arguments of the module.
         workers: Processes at a time.
         seconds: Seconds after which no epoch starts.
+
+    Raises:
+        SystemExit: A run failed, after all others.
     """
     deadline = time.time() + seconds
     command = [sys.executable, "-m", module, *arguments, "--deadline", str(deadline)]
     apart = {"KERAS_BACKEND": "jax", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
-    def start(name: str) -> None:
+    def start(name: str) -> bool:
         if time.time() > deadline:
-            return
+            print(f"{Path(name).stem}: not started, the time is up", flush=True)
+            return True
         done = subprocess.run([*command, "--run", name], env={**os.environ, **apart})
         if done.returncode:
             print(f"{Path(name).stem}: failed with {done.returncode}", flush=True)
+        return done.returncode == 0
 
     with ThreadPoolExecutor(workers) as pool:
-        list(pool.map(start, names))
+        if not all(list(pool.map(start, names))):
+            raise SystemExit(1)

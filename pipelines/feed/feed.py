@@ -194,7 +194,8 @@ class Feed:
 
     def _decode(self, chunks: list[np.ndarray]) -> Generator[Chunk]:
         rows, features = self.split.footers.rows, self.fitted.schema.features
-        encoded = [f.name for f in features if f.dtype == "string"]
+        histories = self.negatives.catalogue.histories if self.negatives else ()
+        encoded = [f.name for f in (*features, *histories) if f.dtype == "string"]
         with Reader(self.split.footers, self.column_names, encoded) as reader:
             for numbers in chunks:
                 row_groups = reader.row_groups(numbers)

@@ -124,7 +124,7 @@ def print_results(console: Console, found: dict[str, Any], places: int) -> None:
     ahead = [name for name in (POPULARITY, ITEM_ITEM) if results[name] > results[found["model"]]]
     if ahead:
         console.print(
-            f"  {' and '.join(ahead)} rank better than {found['model']}: it has learned little. "
+            f"  Better than {found['model']}: {' and '.join(ahead)}. It has learned little. "
             "Train longer (`training.patience`), in smaller batches (`training.batch_size`), or "
             "from more events",
             highlight=False,

@@ -11,6 +11,7 @@ from pipelines.experiment.loop_options import LoopOptions
 from pipelines.training.own_rate import OwnRate, with_own_rate
 from recsys_attn.backend.gradients import whole
 from recsys_attn.optimizers import LazyAdagrad, LazyAdam, RowWiseAdagrad, Split
+from recsys_attn.optimizers.clipping import clip_by_global_norm
 
 _TABLES = {
     "lazy_adam": LazyAdam,
@@ -47,32 +48,37 @@ def _optimizer(
     dense = with_whole_gradients(_DENSE.get(options.optimizer, keras.optimizers.Adam))
     if own is not None:
         dense = with_own_rate(dense, own.variables, own.learning_rate / options.learning_rate)
-    if options.optimizer in _DENSE:
-        return dense(options.learning_rate, weight_decay=decay, global_clipnorm=clip)
-    tables = _TABLES[options.optimizer](
-        options.embeddings_learning_rate or options.learning_rate,
-        weight_decay=decay,
-        l2=(_ROW_L2 if options.embeddings_l2 is None else options.embeddings_l2) or None,
-    )
     rest = dense(options.learning_rate, weight_decay=decay)
-    if not any(map(tables.is_table, variables)):  # no tables
-        rest.global_clipnorm = clip
-        return rest
-    return Split(embeddings=tables, rest=rest, global_clipnorm=clip)
+    if options.optimizer not in _DENSE:
+        tables = _TABLES[options.optimizer](
+            options.embeddings_learning_rate or options.learning_rate,
+            weight_decay=decay,
+            l2=(_ROW_L2 if options.embeddings_l2 is None else options.embeddings_l2) or None,
+        )
+        if any(map(tables.is_table, variables)):
+            return Split(embeddings=tables, rest=rest, global_clipnorm=clip)
+    rest.largest_norm = clip
+    return rest
 
 
 def with_whole_gradients(kind: Any) -> Any:
     """Returns an optimizer's class that adds up the lookups of each row before its step.
 
-    State and name are those of `kind`.
+    With a `largest_norm` it clips by the norm of all gradients, of all replicas together: Keras'
+    own clips those of each replica. State and name are those of `kind`.
 
     Args:
         kind: The class of an optimizer of Keras.
     """
 
     class Optimizer(kind):
+        largest_norm: float | None = None
+
         def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any]) -> None:
-            super().apply(whole(grads, trainable_variables), trainable_variables)
+            grads = whole(grads, trainable_variables)
+            if self.largest_norm:
+                grads = clip_by_global_norm(grads, self.largest_norm)
+            super().apply(grads, trainable_variables)
 
     Optimizer.__name__ = kind.__name__
     return Optimizer

@@ -87,7 +87,7 @@ def require_vectors_alone(model: RankingModel) -> None:
     Raises:
         ValueError: They are not: numbers of a trained vector would become such weights.
     """
-    if getattr(model.tower.interaction, "linear", 0):
+    if getattr(getattr(model.tower, "interaction", None), "linear", 0):
         raise ValueError(
             f"The rows of {model.name!r} have weights of linear terms beside the vectors, which "
             "are no events of a sequence model. Use a model without linear terms, such as 'din', "

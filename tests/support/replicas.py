@@ -17,6 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from pipelines.training.optimizer import with_whole_gradients
 from recsys_attn.optimizers import LazyAdam, RowWiseAdagrad, Split
 from tests.support.backends import environment
 from tests.support.optimizers import data, model, whole_tables
@@ -41,11 +42,20 @@ def split() -> Split:
     return Split(rows, keras.optimizers.Adam(0.01), global_clipnorm=0.5)
 
 
+def adam() -> keras.optimizers.Optimizer:
+    """Adam of the training pipeline, which updates whole tables."""
+    optimizer = with_whole_gradients(keras.optimizers.Adam)(0.01)
+    optimizer.largest_norm = 0.5
+    return optimizer  # type: ignore[no-any-return]
+
+
 MAKERS: dict[str, Callable[[], keras.optimizers.Optimizer]] = {
     "LazyAdam": lambda: LazyAdam(0.1, clipnorm=0.2),
     "RowWiseAdagrad": lambda: RowWiseAdagrad(0.1, l2=0.1, global_clipnorm=0.5),
     "Split": split,
+    "Adam": adam,
 }
+BY_ROW = [name for name in MAKERS if name != "Adam"]
 
 
 def train(strategy: Any, make: Callable[[], Any]) -> dict[str, np.ndarray]:

@@ -32,11 +32,11 @@ def printed(**ndcg: float) -> str:
     [
         (0.3, None),
         (0.2, None),
-        (0.15, f"{ITEM_ITEM} rank better than sasrec"),
-        (0.05, f"{POPULARITY} and {ITEM_ITEM} rank better than sasrec"),
+        (0.15, f"Better than sasrec: {ITEM_ITEM}."),
+        (0.05, f"Better than sasrec: {POPULARITY} and {ITEM_ITEM}."),
     ],
 )
 def test_a_model_behind_a_simple_rule_is_named(model: float, ahead: str | None) -> None:
     found = printed(**{"sasrec": model, POPULARITY: 0.1, ITEM_ITEM: 0.2})
-    assert ("rank better" in found) == (ahead is not None)
+    assert ("Better than" in found) == (ahead is not None)
     assert ahead is None or ahead in found
