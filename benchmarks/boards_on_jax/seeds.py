@@ -17,7 +17,7 @@ import keras
 import numpy as np
 
 from benchmarks.boards_on_jax import arrays as names
-from benchmarks.shared.many_seeds import State, chosen, stacked
+from benchmarks.shared.many_seeds import State, chosen, record, stacked
 from pipelines.metrics.ranking import auc_by_class
 from recsys_attn import models
 from recsys_attn.embedding_tables import plan_tables
@@ -87,17 +87,8 @@ class Seeds:
             best_at = np.where(is_better & running, epoch, best_at)
             best = chosen(is_better & running, self.state, best)
             running &= (epoch - best_at < max(options["patience"], 1)) | (epoch == 1)
-            history.append(
-                {
-                    "epoch": epoch,
-                    "loss": losses.tolist(),
-                    "monitored": found.tolist(),
-                    "best": best_at.tolist(),
-                    "running": int(running.sum()),
-                    "seconds": trained - begin,
-                    "validation": time.perf_counter() - trained,
-                }
-            )
+            times = begin, trained
+            history.append(record(epoch, losses, found.tolist(), best_at, running, times))
             progress(history[-1])
         self.state = best
         return history

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from benchmarks.shared.many_seeds import State, chosen, stacked
+from benchmarks.shared.many_seeds import State, chosen, record, stacked
 from pipelines.metrics.next_items import ABSENT, NextItems
 from recsys_attn.models import get_sequence_model
 from recsys_attn.objectives import OBJECTIVES, chunked_scores, item_losses
@@ -91,17 +91,8 @@ class Seeds:
             top, best_at = np.where(better, found, top), np.where(better, epoch, best_at)
             best = chosen(better, self.state, best)
             running &= epoch - best_at < max(self._options["patience"], 1)
-            history.append(
-                {
-                    "epoch": epoch,
-                    "loss": losses.tolist(),
-                    MONITOR: found,
-                    "best": best_at.tolist(),
-                    "running": int(running.sum()),
-                    "seconds": trained - begin,
-                    "validation": time.perf_counter() - trained,
-                }
-            )
+            times = begin, trained
+            history.append(record(epoch, losses, found, best_at, running, times))
             progress(history[-1])
         self.state = best
         return history

@@ -14,14 +14,13 @@ import json
 import statistics
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.shared import command_line
-from benchmarks.shared.many_seeds import train_all
+from benchmarks.shared.many_seeds import say, train_all
 
 
 def one(path: Path, options: argparse.Namespace) -> None:
@@ -36,7 +35,7 @@ def one(path: Path, options: argparse.Namespace) -> None:
     arrays = dict(np.load(path.parent / f"{run['arrays']}.npz"))
     begin = time.perf_counter()
     seeds = Seeds(run, arrays, options.seeds)
-    history = seeds.train(options.deadline, lambda epoch: _say(path.stem, epoch))
+    history = seeds.train(options.deadline, lambda epoch: say(path.stem, epoch))
     if not history:
         return
     tested = seeds.metrics(seeds.state, seeds.test)
@@ -54,12 +53,6 @@ def one(path: Path, options: argparse.Namespace) -> None:
         "peak_bytes": (device.memory_stats() or {}).get("peak_bytes_in_use"),
     }
     (options.out / path.name).write_text(json.dumps(found), "utf-8")
-
-
-def _say(name: str, epoch: dict[str, Any]) -> None:
-    numbers = " ".join(f"{value:.4f}" for value in epoch["ndcg@10"])
-    seconds = f"{epoch['seconds']:.2f} + {epoch['validation']:.2f} s"
-    print(f"{name} epoch {epoch['epoch']}: {numbers}  {seconds}", flush=True)
 
 
 def table(out: Path) -> Table:
@@ -94,28 +87,8 @@ def table(out: Path) -> Table:
 def main() -> None:
     """Trains all runs, or those that are named, and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("folder", type=Path, help="of the files")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the results")
     command_line.several(parser, "--seeds", "2021,2022,2023", int, "seeds of each run")
-    command_line.several(parser, "--runs", "", str, "their files' names, in this order; all")
-    parser.add_argument("--workers", type=int, default=1, help="runs at a time")
-    parser.add_argument("--epochs", type=int, help="at most; default: those of the run")
-    parser.add_argument("--seconds", type=float, default=1e9, help="after which no epoch starts")
-    parser.add_argument("--deadline", type=float, help=argparse.SUPPRESS)  # of one run alone
-    parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.run is not None:
-        one(options.run, options)
-        return
-    options.out.mkdir(parents=True, exist_ok=True)
-    names = options.runs or sorted(path.stem for path in options.folder.glob("*.json"))
-    files = [str(options.folder / f"{name}.json") for name in names]
-    arguments = [str(options.folder), "--out", str(options.out)]
-    arguments += ["--seeds", ",".join(map(str, options.seeds))]
-    if options.epochs is not None:
-        arguments += ["--epochs", str(options.epochs)]
-    module = "benchmarks.sequences_on_jax.train"
-    train_all(module, files, arguments, options.workers, options.seconds)
+    options = train_all("benchmarks.sequences_on_jax.train", parser, one)
     Console(width=150).print(table(options.out))
 
 

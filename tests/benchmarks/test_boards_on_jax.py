@@ -110,7 +110,8 @@ def test_losses_are_those_of_the_step_on_tensorflow(
     path = write(tmp_path, arrays, optimizer=optimizer, embeddings_l2=penalty)
     subprocess.run([sys.executable, "-c", SAVES_WEIGHTS, str(path)], check=True)
     on_jax = json.loads(path.with_suffix(".history").read_text())
-    options = TrainingOptions(**TRAINING, optimizer=optimizer, embeddings_l2=penalty)  # type: ignore[arg-type]
+    given = {**TRAINING, "optimizer": optimizer, "embeddings_l2": penalty}
+    options = TrainingOptions.model_validate(given)
     regularizer = keras.regularizers.L2(penalty) if optimizer == "adam" and penalty else None
     arguments = {key: value for key, value in RUN["model"].items() if key != "name"}
     model = models.din(SCHEMA, **arguments, embeddings_regularizer=regularizer)

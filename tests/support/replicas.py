@@ -44,9 +44,9 @@ def split() -> Split:
 
 def adam() -> keras.optimizers.Optimizer:
     """Adam of the training pipeline, which updates whole tables."""
-    optimizer = with_whole_gradients(keras.optimizers.Adam)(0.01)
+    optimizer: keras.optimizers.Optimizer = with_whole_gradients(keras.optimizers.Adam)(0.01)
     optimizer.largest_norm = 0.5
-    return optimizer  # type: ignore[no-any-return]
+    return optimizer
 
 
 MAKERS: dict[str, Callable[[], keras.optimizers.Optimizer]] = {

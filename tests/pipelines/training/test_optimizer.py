@@ -25,7 +25,8 @@ def test_repeated_lookups_of_a_row_are_added_up(name: str, clip: float | None) -
     sums = np.zeros((5, 2), "float32")
     np.add.at(sums, IDS, VALUES)
     ours, plain = (keras.Variable(np.ones((5, 2), "float32"), name="table_2") for _ in range(2))
-    options = TrainingOptions(optimizer=name, learning_rate=0.1, clip_norm=clip)  # type: ignore[arg-type]
+    given = {"optimizer": name, "learning_rate": 0.1, "clip_norm": clip}
+    options = TrainingOptions.model_validate(given)
     optimizer, other = make_optimizer(options, [ours]), OWN[name](0.1, global_clipnorm=clip)
     for _ in range(3):
         optimizer.apply([tf.IndexedSlices(VALUES, IDS, (5, 2))], [ours])
