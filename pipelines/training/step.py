@@ -14,6 +14,7 @@ from pipelines.training.id_dropout import IdDropout
 from pipelines.training.task_weights import TaskWeights
 from pipelines.training.teacher import Teacher
 from pipelines.training.tower_gradient import TowerGradient
+from recsys_attn.backend.gradients import with_penalty
 from recsys_attn.losses import task_loss
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import CANDIDATE_MASK
@@ -129,21 +130,19 @@ class TrainStep:
         inputs = self._id_dropout(inputs, self._optimizer.iterations.value)
         totals = self._global_counts(labels)
         embedding, tower = self._model.embedding, self._model.tower
-        with tf.GradientTape() as tape:
+        with tf.GradientTape(persistent=True) as tape:
             fields = embedding(inputs)
             penalties = [self._share(penalty) for penalty in embedding.losses]
             scaled = [self._optimizer.scale_loss(penalty) for penalty in penalties]
         replicas = self._strategy.num_replicas_in_sync
         weights, of_weights = self.task_weights.values(), self.task_weights.penalty()
         results = self._tower(fields, labels, totals, replicas, weights, penalty)
-        gradients = tape.gradient(
-            [*results.leaves, *scaled],
-            embedding.trainable_variables,
-            output_gradients=[*results.of_leaves, *map(tf.ones_like, scaled)],
-        )
+        tables = embedding.trainable_variables
+        gradients = tape.gradient(results.leaves, tables, output_gradients=results.of_leaves)
+        if scaled:
+            gradients = [*map(with_penalty, gradients, tape.gradient(scaled, tables))]
         self._optimizer.apply(
-            [*gradients, *results.of_variables],
-            [*embedding.trainable_variables, *tower.trainable_variables],
+            [*gradients, *results.of_variables], [*tables, *tower.trainable_variables]
         )
         if self.task_weights.learned:
             by_shared = None if results.of_shared is None else self._sum(results.of_shared)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from recsys_attn.backend.compiling import fused
 from recsys_attn.tensors import Tensor
 
 _TENSORFLOW = keras.backend.backend() == "tensorflow"
@@ -36,14 +37,18 @@ def rows_of(gradient: Any) -> GradientRows | None:
     """Returns each row once, in the order of first lookup; None for a dense gradient."""
     if not is_sparse(gradient):
         return None
-    ids, positions = tf.unique(gradient.indices)
-    positions, count = positions[:, None], tf.size(ids)
-    # On a CPU this takes half the time of `unsorted_segment_sum` or of sorting. The static size is
-    # the number of lookups, as XLA needs it; the result is then cut.
-    values = tf.scatter_nd(positions, gradient.values, tf.shape(gradient.values))
+    ids, places = tf.unique(gradient.indices)
+    count = tf.size(ids)
     ones = tf.ones_like(gradient.indices, "float32")
-    lookups = tf.scatter_nd(positions, ones, tf.shape(ones))
+    # A size that is the same for all batches, so that XLA compiles once: the number of lookups.
+    values, lookups = (_sums(part, places, tf.size(places)) for part in (gradient.values, ones))
     return GradientRows(ids, values[:count], lookups[:count])
+
+
+@fused
+def _sums(values: Tensor, places: Tensor, count: Tensor) -> Tensor:
+    """Returns the sum of the values of each place. TensorFlow's own operation takes far longer."""
+    return tf.math.unsorted_segment_sum(values, places, count)
 
 
 def values_of(gradient: Any) -> Tensor:
@@ -55,7 +60,14 @@ def dense(gradient: Any, rows: int) -> Tensor:
     """Returns a gradient as a dense tensor with this number of rows."""
     if not is_sparse(gradient):
         return gradient
-    return tf.math.unsorted_segment_sum(gradient.values, gradient.indices, rows)
+    return _sums(gradient.values, gradient.indices, tf.constant(rows))
+
+
+def with_penalty(gradient: Any, penalty: Any) -> Any:
+    """Returns the sum of a gradient and the dense one of a penalty; either may be None."""
+    if gradient is None or penalty is None:
+        return penalty if gradient is None else gradient
+    return dense(gradient, penalty.shape[0]) + penalty
 
 
 def whole(gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
@@ -62,6 +64,35 @@ def test_a_sparse_gradient_is_read_as_a_whole_or_by_lookup() -> None:
     wanted = numpy(gradient(IDS, VALUES, sparse=False))
     np.testing.assert_allclose(numpy(gradients.dense(sparse, ROWS)), wanted, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(numpy(gradients.values_of(sparse)), VALUES)
+
+
+@tensorflow_only
+def test_a_graph_adds_up_what_eager_operations_do() -> None:
+    """There XLA compiles the sums, of ids that one trace knows neither number nor values of."""
+    import tensorflow as tf
+
+    def sums(ids: Any, values: Any) -> list[Any]:
+        found = tf.IndexedSlices(values, ids)
+        rows = gradients.rows_of(found)
+        assert rows is not None
+        return [*rows, gradients.dense(found, ROWS)]
+
+    specs = [tf.TensorSpec([None], "int32"), tf.TensorSpec([None, 5], "float32")]
+    graph = tf.function(sums, input_signature=specs, autograph=False)
+    for count in (len(IDS), 7, 0):
+        ids, values = tf.constant(IDS[:count]), tf.constant(VALUES[:count])
+        for one, other in zip(graph(ids, values), sums(ids, values), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+
+
+def test_a_penalty_adds_to_a_gradient_of_either_kind_or_none() -> None:
+    penalty = keras.ops.ones((ROWS, 5))
+    whole = numpy(gradient(IDS, VALUES, sparse=False))
+    for kind in {False, SPARSE}:
+        found = gradients.with_penalty(gradient(IDS, VALUES, sparse=kind), penalty)
+        np.testing.assert_allclose(numpy(found), whole + 1, rtol=1e-5, atol=1e-6)
+    assert gradients.with_penalty(None, penalty) is penalty
+    assert gradients.with_penalty(found, None) is found
 
 
 def test_scaled_keeps_its_kind() -> None:
