@@ -24,7 +24,7 @@ import tensorflow as tf
 from rich.console import Console
 from rich.table import Table
 
-from recsys_attn.backend.gradients import rows_at, rows_of
+from recsys_attn.backend.gradients import rows_at, rows_of, with_penalty
 from recsys_attn.optimizers import LazyAdam
 
 L2, RATE, BETAS, EPSILON = 1e-3, 1e-3, (0.9, 0.999), 1e-7
@@ -43,12 +43,13 @@ class KerasAdam:
 
     def _step(self, ids: tf.Tensor) -> None:
         with tf.GradientTape() as tape:
-            loss = loss_of(rows_at(self.table, ids)) + self.penalty()
-        self.optimizer.apply(tape.gradient(loss, [self.table.value]), [self.table])
+            loss = loss_of(rows_at(self.table, ids))
+        gradient = tape.gradient(loss, self.table.value)
+        self.optimizer.apply([with_penalty(gradient, self.of_penalty())], [self.table])
 
-    def penalty(self) -> tf.Tensor:
-        """The part of the loss for the whole table."""
-        return L2 * tf.reduce_sum(tf.square(self.table.value))
+    def of_penalty(self) -> tf.Tensor | None:
+        """The gradient of the whole table's part of the loss."""
+        return 2 * L2 * self.table.value
 
     def finish(self) -> None:
         """Nothing is left to do."""
@@ -62,9 +63,8 @@ class RowsOfTheBatch(KerasAdam):
         self.optimizer = LazyAdam(RATE, l2=L2)
         self.optimizer.build([self.table])
 
-    def penalty(self) -> tf.Tensor:
+    def of_penalty(self) -> None:
         """None: the optimizer has it."""
-        return 0.0
 
 
 class _OwnAdam:
@@ -90,9 +90,7 @@ class OnePass(_OwnAdam):
 
     def _step(self, ids: tf.Tensor) -> None:
         slices = self._gradient(ids)
-        whole = tf.tensor_scatter_nd_add(
-            2 * L2 * self.table, slices.indices[:, None], slices.values
-        )
+        whole = with_penalty(slices, 2 * L2 * self.table)
         step = tf.cast(self.now.assign_add(1), "float32")
         tf.raw_ops.ResourceApplyAdam(
             var=self.table.handle,
