@@ -12,6 +12,7 @@ from recsys_attn.blocks import activations
 from recsys_attn.blocks.mixers import MIXERS
 from recsys_attn.checks import require_mask_of, require_positive, unknown_name
 from recsys_attn.constant_factors import held
+from recsys_attn.field_factors import record_factors
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import masked_mean
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -68,6 +69,11 @@ class SqueezeExcitation(Layer):
         self.activation = activation
         self._activation = activations.function("activation", activation or _ACTIVATIONS[over])
 
+    @property
+    def scales_fields(self) -> bool:
+        """Whether the weights are those of fields."""
+        return self.over == "fields"
+
     def build(self, input_shape: Shape) -> None:
         count = input_shape[-2 if self.over == "fields" else -1]
         if count is None:
@@ -99,6 +105,8 @@ class SqueezeExcitation(Layer):
             means = masked_mean(inputs, present)[..., 0, :]
         hidden = ops.relu(ops.matmul(means, self.squeeze_kernel))
         weights = held(self._activation(ops.matmul(hidden, self.excite_kernel)))
+        if self.scales_fields:
+            record_factors(weights)
         return inputs * ops.expand_dims(weights, -1 if self.over == "fields" else -2)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

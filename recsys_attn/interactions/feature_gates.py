@@ -11,6 +11,7 @@ from keras import ops
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_not_negative, require_sizes
 from recsys_attn.constant_factors import held
+from recsys_attn.field_factors import record_factors
 from recsys_attn.layer import Layer
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -47,6 +48,8 @@ class ContextGate(Layer):
     >>> tuple(ContextGate(context=(0, 2))(keras.random.normal((2, 3, 5, 4))).shape)
     (2, 3, 5, 4)
     """
+
+    scales_fields = True
 
     def __init__(
         self, context: Sequence[int] = (), units: Sequence[int] = (64,), **kwargs: Any
@@ -85,7 +88,9 @@ class ContextGate(Layer):
             size = len(self.context) * inputs.shape[-1]
             hidden = self.network(ops.reshape(given, (*shape[:-2], size)))
             logits = ops.reshape(ops.matmul(hidden, self.kernel), shape) + self.bias
-        return inputs * held(2 * ops.sigmoid(logits))
+        gates = held(2 * ops.sigmoid(logits))
+        record_factors(ops.mean(gates, axis=-1))
+        return inputs * gates
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape

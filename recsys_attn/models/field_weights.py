@@ -1,7 +1,8 @@
-"""The weights of fields in an interaction by attention."""
+"""The weights of fields in an interaction, by attention or by factors."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from keras import ops
@@ -9,6 +10,17 @@ from keras import ops
 from recsys_attn.attention.core.watching import HeadsCall, visitor
 from recsys_attn.interactions.factorization_machine import pair_places
 from recsys_attn.tensors import Tensor
+
+
+def mean_factors(factors: Sequence[Tensor], present: Sequence[Tensor]) -> Tensor:
+    """Returns the mean of the factors of fields that layers recorded, `(B, T, F)`, in float32.
+
+    Args:
+        factors: Of each layer, what broadcasts to `(B, T, F)`.
+        present: List of `(B, T, F)`, one per width; a missing field has the factor 0.
+    """
+    there = ops.cast(ops.concatenate(list(present), axis=-1), "float32")
+    return there * sum(ops.cast(each, "float32") for each in factors) / len(factors)
 
 
 class FieldWeights:

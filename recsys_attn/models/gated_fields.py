@@ -10,6 +10,8 @@ from keras import ops
 
 from recsys_attn.blocks.gate_unit import GateUnit
 from recsys_attn.checks import require_positive
+from recsys_attn.embedding_tables import cut
+from recsys_attn.field_factors import record_factors
 from recsys_attn.layer import Layer
 from recsys_attn.models.building_blocks import flatten
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -66,6 +68,11 @@ class GatedFields(Layer):
         self.gate_units = gate_units
         self.gate = GateUnit(gate_units, dtype=self.dtype_policy) if self.domain else None
 
+    @property
+    def scales_fields(self) -> bool:
+        """Whether there is a gate."""
+        return self.gate is not None
+
     def build(self, *shapes: Shape) -> None:
         self.built = True  # the gate is built by its first call
 
@@ -77,7 +84,9 @@ class GatedFields(Layer):
         if self.gate is not None:
             domain = [by_width[width][..., column, :] for width, column in self.domain]
             condition = ops.concatenate([*domain, ops.stop_gradient(vector)], axis=-1)
-            vector = self.gate(vector, condition)
+            factors = self.gate(ops.ones_like(vector), condition)
+            record_factors(_means(factors, blocks))
+            vector = vector * factors
         appended = [by_width[width][..., column, :] for width, column in self.appended]
         return ops.concatenate([vector, *appended], axis=-1)
 
@@ -88,3 +97,11 @@ class GatedFields(Layer):
             "appended": [list(place) for place in self.appended],
             "gate_units": self.gate_units,
         }
+
+
+def _means(factors: Tensor, blocks: list[Tensor]) -> Tensor:
+    """Returns the mean factor of each field, (B, T, F), from those of the channels."""
+    sizes = [block.shape[-2] * block.shape[-1] for block in blocks]
+    parts = zip(cut(factors, sizes, -1), blocks, strict=True)
+    shapes = ((part, (*ops.shape(block)[:-1], block.shape[-1])) for part, block in parts)
+    return ops.concatenate([ops.mean(ops.reshape(p, s), axis=-1) for p, s in shapes], axis=-1)

@@ -164,8 +164,10 @@ class RankingModel(keras.Model):
         - `field/<feature>` `(B, T)`, and for the fields of a history `field/<history>.<sequence>`:
         the weight that a field receives in an interaction by attention (AutoInt's layers, DESTINE,
         AFM), the mean over layers, heads and attending fields that are not missing. AFM's pairs
-        give each of their fields half. With a softmax the weights of all fields sum to 1. They tell
-        what the layers look at; what a feature is worth is the evaluation's importance.
+        give each of their fields half. With a softmax the weights of all fields sum to 1. Where
+        fields are multiplied by factors (FiBiNET, FinalMLP's gates, PEPNet's domain) it is the mean
+        factor of the channels and of the gates. They tell what the layers look at; what a feature
+        is worth is the evaluation's importance.
 
         Args:
             inputs: The inputs of a call.

@@ -12,9 +12,10 @@ from recsys_attn.attention.core.watching import watch_heads
 from recsys_attn.attention.layers.pruning import layers_in
 from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.embeddings import FeatureEmbedding, example_inputs
+from recsys_attn.field_factors import recorded_factors
 from recsys_attn.layer import Layer
 from recsys_attn.models.field_gate import field_names
-from recsys_attn.models.field_weights import FieldWeights
+from recsys_attn.models.field_weights import FieldWeights, mean_factors
 from recsys_attn.multitask.transfer import AdaptiveTransfer
 from recsys_attn.schema import CANDIDATE_MASK, is_age
 from recsys_attn.serialization import layer_of, serialize
@@ -41,8 +42,8 @@ class Tower(Layer):
         embedded: The output of `FeatureEmbedding`.
         explain: Whether to return the weights of events, fields and experts too: of histories with
             the attribute `returns_weights` and the argument `return_weights`, of an interaction
-            whose mechanisms of attention make weights, and of a head with `returns_gates` and
-            `return_gates`.
+            whose mechanisms of attention make weights or that scales whole fields, and of a head
+            with `returns_gates` and `return_gates`.
 
     Returns:
         Dict of logits `(B, T)` by task, and with `explain` also a dict by the names of
@@ -110,9 +111,17 @@ class Tower(Layer):
 
     @property
     def _weighs_fields(self) -> bool:
+        return self._attends_fields or self._scales_fields
+
+    @property
+    def _attends_fields(self) -> bool:
         found = [getattr(each, "mechanism", None) for each in layers_in(self.interaction)]
         mechanisms = [each for each in found if isinstance(each, Mechanism)]
         return bool(mechanisms) and all(each.returns_weights for each in mechanisms)
+
+    @property
+    def _scales_fields(self) -> bool:
+        return any(getattr(each, "scales_fields", False) for each in layers_in(self.interaction))
 
     @property
     def _has_gates(self) -> bool:
@@ -140,6 +149,8 @@ class Tower(Layer):
         A history has one field for each aligned sequence, such as `clicks.item`, and further ones,
         such as the strength of the interest, by number.
 
+        Fields of one width are together, as in `by_width`.
+
         Args:
             embedding: That of the model.
         """
@@ -149,7 +160,7 @@ class Tower(Layer):
             interests, _ = self.interests(embedded)
         blocks, _ = field_blocks(embedded, interests)
         unused = () if self.field_gate is None else self.field_gate.unused
-        names = [n for n in field_names(schema, embedding.width) if n not in unused]
+        names = list(field_names(schema, embedding.width))
         for (history, sequences), block in zip(
             schema.histories.items(), blocks[len(blocks) - len(interests) :], strict=True
         ):
@@ -157,7 +168,9 @@ class Tower(Layer):
             count = block.shape[-2]
             own = own[:count] + [str(number + 1) for number in range(len(own), count)]
             names += [f"{history}.{name}" for name in own]
-        return tuple(names)
+        widths = [block.shape[-1] for block in blocks for _ in range(block.shape[-2])]
+        ordered = sorted(zip(widths, names, strict=True), key=lambda each: each[0])
+        return tuple(name for _, name in ordered if name not in unused)
 
     def build(self, input_shape: Shape | None = None) -> None:
         self.built = True  # the parts are built by their first call
@@ -187,12 +200,14 @@ class Tower(Layer):
         if not explain:
             return self.interaction(blocks, present, row_mask=row_mask), {}
         fields = FieldWeights(sum(block.shape[-2] for block in blocks))
-        with watch_heads(fields.visit):
+        with watch_heads(fields.visit), recorded_factors() as factors:
             vector = self.interaction(blocks, present, row_mask=row_mask)
         leading = ops.shape(vector)[:2]
         found = {name: _of_candidates(weights, leading) for name, weights in attention.items()}
-        if self._weighs_fields:
+        if self._attends_fields:
             found["fields"] = fields.mean(leading)
+        elif factors:
+            found["fields"] = mean_factors(factors, present)
         return vector, found
 
     def interests(

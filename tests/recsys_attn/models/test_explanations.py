@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 
 from recsys_attn import models
 from recsys_attn.attention import HeadsCall, watch_heads
+from recsys_attn.blocks import GateUnit, SqueezeExcitation
 from recsys_attn.embeddings import FeatureEmbedding
+from recsys_attn.interactions import ContextGate
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import InterestHistory, MeanHistory
@@ -45,6 +48,8 @@ SMALL_DIN = {"width": 4, "target_attention": UNIT, "mlp_units": (7,)}
 SMALL_RANKER = {"width": 4, "num_layers": 1, "head_dim": 3, "expert_units": (7,)}
 SMALL_MMOE = {"width": 4, "num_experts": 4, "expert_units": (7,)}
 SMALL_STEM = {"width": 4, "expert_units": (7,), "gate_units": (3,)}
+SMALL_FINAL = {"width": 4, "first_units": (7,), "second_units": (5,)}
+SMALL_PEPNET = {"width": 4, "tower_units": (7,), "gate_units": 3}
 CASES = [
     ("din", SMALL_DIN, ATTENTION),
     ("din", {**SMALL_DIN, "encoder": "transformer", "encoder_head_dim": 3}, ATTENTION),
@@ -71,6 +76,12 @@ CASES = [
     ("autoint", {"width": 4, "num_layers": 1, "head_dim": 3}, FIELDS),
     ("autoint", {"width": 4, "num_layers": 1, "mechanism": "linear_transformer"}, {}),
     ("afm", {"width": 4, "units": 3}, FIELDS),
+    ("fibinet", {"width": 4, "mlp_units": (7,)}, FIELDS),
+    ("fibinet", {"width": 4, "mlp_units": (7,), "shared_matrices": True}, FIELDS),
+    ("finalmlp", SMALL_FINAL, FIELDS),
+    ("finalmlp", {**SMALL_FINAL, "gated": False}, {}),
+    ("pepnet", {**SMALL_PEPNET, "domain": ["item"]}, FIELDS),
+    ("pepnet", {**SMALL_PEPNET, "person": ["item"]}, {}),
     ("logistic_regression", {}, {}),
 ]
 
@@ -164,6 +175,69 @@ def test_the_weight_of_a_field_is_the_mean_that_it_receives(
         assert np.ptp(received) > 1e-3
         assert not np.any(np.array(received)[missing])
         assert name == "destine" or sum(received) == pytest.approx(1, abs=1e-5)
+
+
+def recording(call: Any, ratios: list[np.ndarray]) -> Any:
+    """The call of a layer, with the mean of output by input of each field."""
+
+    @functools.wraps(call)
+    def recorded(layer: Any, inputs: Any, *args: Any, **named: Any) -> Any:
+        output = call(layer, inputs, *args, **named)
+        x = keras.ops.convert_to_numpy(inputs)
+        ratio = keras.ops.convert_to_numpy(output) / np.where(x == 0, 1, x)
+        ratios.append(ratio.reshape(B, T, 4, -1).mean(axis=-1))
+        return output
+
+    return recorded
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "kinds"),
+    [
+        ("fibinet", {"mlp_units": (7,)}, (SqueezeExcitation,)),
+        ("finalmlp", {**SMALL_FINAL, "first_context": ["item"]}, (ContextGate, ContextGate)),
+        ("pepnet", {**SMALL_PEPNET, "domain": ["item"]}, (GateUnit,)),
+    ],
+)
+def test_the_weight_of_a_field_is_the_mean_factor_of_its_channels(
+    name: str, options: dict[str, Any], kinds: tuple[type, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Output by input of the layers that scale the fields, and 0 for a missing one."""
+    model = randomised(models.get(name)(SCHEMA, **options))
+    ratios: list[np.ndarray] = []
+    for kind in set(kinds):
+        monkeypatch.setattr(kind, "call", recording(kind.call, ratios))
+    found = arrays(model.explain(inputs())[1])
+    received = np.stack(list(found.values()), axis=-1)
+    assert list(found) == list(FIELDS)
+    assert len(ratios) == len(kinds)
+    there = np.ones((B, T, 4), bool)
+    there[2, :, 1:3] = False  # no event of the two sequences
+    expected = np.mean(ratios, axis=0)
+    np.testing.assert_allclose(received[there], expected[there], rtol=1e-4, atol=1e-5)
+    assert not received[~there].any()
+    assert np.ptp(received) > 1e-2
+
+
+def test_fields_of_several_widths_keep_their_names() -> None:
+    """The gate of PEPNet is of all fields, those of one width side by side."""
+    features = (
+        Categorical("wide", size=5, width=6),
+        Categorical("narrow", size=5, width=2),
+        Categorical("other", "context", size=5, width=6),
+    )
+    model = models.pepnet(Schema(features, (Task("click"),)), domain=["other"], tower_units=(3,))
+    given = {"wide": np.full((2, 3), 2), "narrow": np.full((2, 3), 3), "other": np.array([2, 0])}
+    model(given)
+    gate = model.tower.interaction.gate.factors
+    gate.kernel.assign(np.zeros(gate.kernel.shape))
+    gate.bias.assign(np.repeat([-1.0, 0.0, 1.0], [2, 6, 6]))  # by width, the candidates first
+    found = arrays(model.explain(given)[1])
+    factors = {"narrow": -1.0, "wide": 0.0, "other": 1.0}
+    for name, logit in factors.items():
+        known = given[name].reshape(2, -1) != 0
+        wanted = np.broadcast_to(2 / (1 + np.exp(-logit)) * known, (2, 3))
+        np.testing.assert_allclose(found[f"field/{name}"], wanted, rtol=1e-5)
 
 
 def tower(attention: Any, experts: Any = None) -> RankingModel:

@@ -1,0 +1,32 @@
+"""Sight of the factors that layers multiply whole fields by, while a model runs.
+
+A layer with such factors has the attribute `scales_fields`, and calls `record_factors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from recsys_attn.tensors import Tensor
+
+_FACTORS: ContextVar[list[Tensor] | None] = ContextVar("factors of fields", default=None)
+
+
+def record_factors(factors: Tensor) -> None:
+    """Shows a `recorded_factors` around the factors of a call, (..., F)."""
+    found = _FACTORS.get()
+    if found is not None:
+        found.append(factors)
+
+
+@contextmanager
+def recorded_factors() -> Iterator[list[Tensor]]:
+    """Yields a list that gets the factors of every call inside."""
+    found: list[Tensor] = []
+    token = _FACTORS.set(found)
+    try:
+        yield found
+    finally:
+        _FACTORS.reset(token)
