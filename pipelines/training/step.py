@@ -14,7 +14,7 @@ from pipelines.training.id_dropout import IdDropout
 from pipelines.training.task_weights import TaskWeights
 from pipelines.training.teacher import Teacher
 from pipelines.training.tower_gradient import TowerGradient
-from recsys_attn.backend.gradients import with_penalty
+from recsys_attn.backend.gradients import compiled_sums, with_penalty
 from recsys_attn.losses import task_loss
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import CANDIDATE_MASK
@@ -139,11 +139,12 @@ class TrainStep:
         results = self._tower(fields, labels, totals, replicas, weights, penalty)
         tables = embedding.trainable_variables
         gradients = tape.gradient(results.leaves, tables, output_gradients=results.of_leaves)
-        if scaled:
-            gradients = [*map(with_penalty, gradients, tape.gradient(scaled, tables))]
-        self._optimizer.apply(
-            [*gradients, *results.of_variables], [*tables, *tower.trainable_variables]
-        )
+        with compiled_sums():  # all batches of a T but the last have one number of lookups
+            if scaled:
+                gradients = [*map(with_penalty, gradients, tape.gradient(scaled, tables))]
+            self._optimizer.apply(
+                [*gradients, *results.of_variables], [*tables, *tower.trainable_variables]
+            )
         if self.task_weights.learned:
             by_shared = None if results.of_shared is None else self._sum(results.of_shared)
             self.task_weights.update(self._sum(results.of_tasks), by_shared)

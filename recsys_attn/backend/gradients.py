@@ -6,7 +6,9 @@ other backends every gradient is as large as its variable.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import keras
@@ -15,6 +17,7 @@ from keras import ops
 from recsys_attn.backend.compiling import fused
 from recsys_attn.tensors import Tensor
 
+_COMPILED = ContextVar("sums over lookups are compiled", default=False)
 _TENSORFLOW = keras.backend.backend() == "tensorflow"
 if _TENSORFLOW:
     import tensorflow as tf
@@ -40,15 +43,36 @@ def rows_of(gradient: Any) -> GradientRows | None:
     ids, places = tf.unique(gradient.indices)
     count = tf.size(ids)
     ones = tf.ones_like(gradient.indices, "float32")
-    # A size that is the same for all batches, so that XLA compiles once: the number of lookups.
+    # Into as many rows as lookups, a number that XLA knows; the result is then cut.
     values, lookups = (_sums(part, places, tf.size(places)) for part in (gradient.values, ones))
     return GradientRows(ids, values[:count], lookups[:count])
 
 
-@fused
 def _sums(values: Tensor, places: Tensor, count: Tensor) -> Tensor:
-    """Returns the sum of the values of each place. TensorFlow's own operation takes far longer."""
-    return tf.math.unsorted_segment_sum(values, places, count)
+    """Returns the sum of the values of each of `count` places."""
+    return (_fused_scatter if _COMPILED.get() else _scatter)(values, places, count)
+
+
+def _scatter(values: Tensor, places: Tensor, count: Tensor) -> Tensor:
+    # On a CPU this takes half the time of `unsorted_segment_sum` or of sorting.
+    shape = tf.concat([[count], tf.shape(values)[1:]], axis=0)
+    return tf.scatter_nd(places[:, None], values, shape)
+
+
+_fused_scatter = fused(_scatter)
+
+
+@contextmanager
+def compiled_sums() -> Iterator[None]:
+    """Lets XLA compile the sums over lookups on a CPU, in a graph: they take a tenth of the time.
+
+    For graphs whose number of lookups hardly varies, as XLA compiles each one again.
+    """
+    token = _COMPILED.set(True)
+    try:
+        yield
+    finally:
+        _COMPILED.reset(token)
 
 
 def values_of(gradient: Any) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import keras
@@ -67,8 +68,9 @@ def test_a_sparse_gradient_is_read_as_a_whole_or_by_lookup() -> None:
 
 
 @tensorflow_only
-def test_a_graph_adds_up_what_eager_operations_do() -> None:
-    """There XLA compiles the sums, of ids that one trace knows neither number nor values of."""
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_graph_adds_up_what_eager_operations_do(compiled: bool) -> None:
+    """Of ids that one trace knows neither number nor values of, with XLA and without."""
     import tensorflow as tf
 
     def sums(ids: Any, values: Any) -> list[Any]:
@@ -81,8 +83,13 @@ def test_a_graph_adds_up_what_eager_operations_do() -> None:
     graph = tf.function(sums, input_signature=specs, autograph=False)
     for count in (len(IDS), 7, 0):
         ids, values = tf.constant(IDS[:count]), tf.constant(VALUES[:count])
-        for one, other in zip(graph(ids, values), sums(ids, values), strict=True):
+        with gradients.compiled_sums() if compiled else nullcontext():
+            found = graph(ids, values)
+        for one, other in zip(found, sums(ids, values), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+    operations = graph.get_concrete_function().graph.get_operations()
+    by_xla = any("_XlaMustCompile" in each.node_def.attr for each in operations)
+    assert by_xla == (compiled and not tf.config.list_physical_devices("GPU"))
 
 
 def test_a_penalty_adds_to_a_gradient_of_either_kind_or_none() -> None:
