@@ -139,7 +139,8 @@ class TrainStep:
         results = self._tower(fields, labels, totals, replicas, weights, penalty)
         tables = embedding.trainable_variables
         gradients = tape.gradient(results.leaves, tables, output_gradients=results.of_leaves)
-        with compiled_sums():  # all batches of a T but the last have one number of lookups
+        # With one candidate all batches but the last have the same number of requests.
+        with compiled_sums(inputs[CANDIDATE_MASK].shape[1] == 1):
             if scaled:
                 gradients = [*map(with_penalty, gradients, tape.gradient(scaled, tables))]
             self._optimizer.apply(

@@ -63,12 +63,12 @@ _fused_scatter = fused(_scatter)
 
 
 @contextmanager
-def compiled_sums() -> Iterator[None]:
+def compiled_sums(compiled: bool = True) -> Iterator[None]:
     """Lets XLA compile the sums over lookups on a CPU, in a graph: they take a tenth of the time.
 
-    For graphs whose number of lookups hardly varies, as XLA compiles each one again.
+    For graphs whose number of lookups hardly varies, as XLA compiles for each one again.
     """
-    token = _COMPILED.set(True)
+    token = _COMPILED.set(compiled)
     try:
         yield
     finally:
