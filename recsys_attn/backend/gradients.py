@@ -56,7 +56,7 @@ def _sums(values: Tensor, places: Tensor, count: Tensor) -> Tensor:
 def _scatter(values: Tensor, places: Tensor, count: Tensor) -> Tensor:
     # On a CPU this takes half the time of `unsorted_segment_sum` or of sorting.
     shape = tf.concat([[count], tf.shape(values)[1:]], axis=0)
-    return tf.scatter_nd(places[:, None], values, shape)
+    return tf.scatter_nd(tf.expand_dims(places, -1), values, shape)
 
 
 _fused_scatter = fused(_scatter)
