@@ -1,4 +1,4 @@
-"""Sight of the factors that layers multiply whole fields by, while a model runs.
+"""Records the factors that layers multiply whole fields by, for explanations.
 
 A layer with such factors has the attribute `scales_fields`, and calls `record_factors`.
 """
@@ -15,7 +15,7 @@ _FACTORS: ContextVar[list[Tensor] | None] = ContextVar("factors of fields", defa
 
 
 def record_factors(factors: Tensor) -> None:
-    """Shows a `recorded_factors` around the factors of a call, (..., F)."""
+    """Adds the factors of a call, (..., F), to the list of the innermost `recorded_factors`."""
     found = _FACTORS.get()
     if found is not None:
         found.append(factors)

@@ -120,7 +120,9 @@ class TrainStep:
             blocks = self._strategy.experimental_distribute_values_from_function(
                 lambda context: batches[context.replica_id_in_sync_group % len(batches)]
             )
-        results = self._strategy.run(self._replica, args=(blocks, stop, penalty))
+        # With one candidate all batches but the last have the same number of requests.
+        with compiled_sums(all(batch[CANDIDATE_MASK].shape[1] == 1 for batch in batches)):
+            results = self._strategy.run(self._replica, args=(blocks, stop, penalty))
         return self._strategy.experimental_local_results(results)[0]
 
     def _replica(self, blocks: Blocks, stop: tf.Tensor, penalty: tf.Tensor) -> tf.Tensor:
@@ -139,13 +141,11 @@ class TrainStep:
         results = self._tower(fields, labels, totals, replicas, weights, penalty)
         tables = embedding.trainable_variables
         gradients = tape.gradient(results.leaves, tables, output_gradients=results.of_leaves)
-        # With one candidate all batches but the last have the same number of requests.
-        with compiled_sums(inputs[CANDIDATE_MASK].shape[1] == 1):
-            if scaled:
-                gradients = [*map(with_penalty, gradients, tape.gradient(scaled, tables))]
-            self._optimizer.apply(
-                [*gradients, *results.of_variables], [*tables, *tower.trainable_variables]
-            )
+        if scaled:
+            gradients = [*map(with_penalty, gradients, tape.gradient(scaled, tables))]
+        self._optimizer.apply(
+            [*gradients, *results.of_variables], [*tables, *tower.trainable_variables]
+        )
         if self.task_weights.learned:
             by_shared = None if results.of_shared is None else self._sum(results.of_shared)
             self.task_weights.update(self._sum(results.of_tasks), by_shared)

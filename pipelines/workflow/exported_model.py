@@ -53,8 +53,11 @@ class ExportedModel:
 
     @property
     def explains(self) -> bool:
-        """Whether it returns weights of events, fields or experts."""
-        return EXPLAINED_SIGNATURE in self._loaded.signatures
+        """Whether it returns weights of events or experts."""
+        if EXPLAINED_SIGNATURE not in self._loaded.signatures:
+            return False
+        outputs = self._loaded.signatures[EXPLAINED_SIGNATURE].structured_outputs
+        return any(name.startswith(("attention/", "gate/")) for name in outputs)
 
     def score(self, table: pa.Table) -> Scores:
         """Scores each row for each task."""

@@ -56,7 +56,8 @@ def _sums(values: Tensor, places: Tensor, count: Tensor) -> Tensor:
 def _scatter(values: Tensor, places: Tensor, count: Tensor) -> Tensor:
     # On a CPU this takes half the time of `unsorted_segment_sum` or of sorting.
     shape = tf.concat([[count], tf.shape(values)[1:]], axis=0)
-    return tf.scatter_nd(tf.expand_dims(places, -1), values, shape)
+    places = tf.expand_dims(places, -1)
+    return tf.scatter_nd(places, values, tf.cast(shape, places.dtype))
 
 
 _fused_scatter = fused(_scatter)
@@ -64,7 +65,7 @@ _fused_scatter = fused(_scatter)
 
 @contextmanager
 def compiled_sums(compiled: bool = True) -> Iterator[None]:
-    """Lets XLA compile the sums over lookups on a CPU, in a graph: they take a tenth of the time.
+    """Lets XLA compile the sums over lookups on a CPU, in a graph, for a fraction of the time.
 
     For graphs whose number of lookups hardly varies, as XLA compiles for each one again.
     """

@@ -130,6 +130,11 @@ class Both(Layer):
         super().__init__(**kwargs)
         self.layer = layer_of("layer", layer, "present", such_as="SqueezeExcitation")
 
+    @property
+    def scales_fields(self) -> bool:
+        """Whether the layer multiplies the fields by factors."""
+        return getattr(self.layer, "scales_fields", False)
+
     def build(self, input_shape: Shape) -> None:
         build_part(self, "layer", self.layer, input_shape)
 

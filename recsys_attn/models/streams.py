@@ -11,6 +11,7 @@ from keras import ops
 
 from recsys_attn.checks import require_not_negative, require_positive
 from recsys_attn.embeddings import FeatureEmbedding
+from recsys_attn.field_factors import recorded_factors
 from recsys_attn.interactions.bilinear import BilinearFusion
 from recsys_attn.layer import Layer
 from recsys_attn.models.building_blocks import TaskHeads, flatten
@@ -65,6 +66,11 @@ class Stream(Layer):
         self.fields = [layer_of("fields", layer, such_as="PairProducts") for layer in given]
         self.layers = [layer_of("layers", layer, such_as="Mlp") for layer in layers]
 
+    @property
+    def scales_fields(self) -> bool:
+        """Whether the first layer multiplies the fields by factors."""
+        return bool(self.fields) and getattr(self.fields[0], "scales_fields", False)
+
     def build(self, *shapes: Shape) -> None:
         self.built = True
 
@@ -86,7 +92,9 @@ class Stream(Layer):
                 f"{[block.shape[-1] for block in blocks]}. Give all features the same `width`"
             )
         masks = {"present": present[0], "field_mask": present[0], "where": row_mask}
-        x = _through(self.fields, blocks[0], **masks)
+        x = _through(self.fields[:1], blocks[0], **masks)
+        with recorded_factors():  # later factors are not those of the fields
+            x = _through(self.fields[1:], x, **masks)
         for _ in range(len(x.shape) - len(blocks[0].shape) + 1):
             x = flatten(x)
         return x
@@ -159,6 +167,11 @@ class Streams(Layer):
         self.terms = [layer_of("terms", t, "row_mask", such_as="Stream") for t in terms]
         self.linear = linear
         self.layers = [layer_of("layers", layer, such_as="Mlp") for layer in layers]
+
+    @property
+    def scales_fields(self) -> bool:
+        """Whether a stream multiplies the fields by factors."""
+        return any(getattr(each, "scales_fields", False) for each in (*self.streams, *self.terms))
 
     def build(self, *shapes: Shape) -> None:
         self.term_weights = None

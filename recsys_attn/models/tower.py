@@ -121,7 +121,7 @@ class Tower(Layer):
 
     @property
     def _scales_fields(self) -> bool:
-        return any(getattr(each, "scales_fields", False) for each in layers_in(self.interaction))
+        return getattr(self.interaction, "scales_fields", False)
 
     @property
     def _has_gates(self) -> bool:
@@ -147,7 +147,8 @@ class Tower(Layer):
         """Returns the names of the fields of the interaction, in their order.
 
         A history has one field for each aligned sequence, such as `clicks.item`, and further ones,
-        such as the strength of the interest, by number.
+        such as the strength of the interest, by number; or one of all its sequences, such as
+        `clicks.item+shop`, where its vector is not as wide as each of them.
 
         Fields of one width are together, as in `by_width`.
 
@@ -166,6 +167,8 @@ class Tower(Layer):
         ):
             own = [each.name for each in sequences if not is_age(each)]
             count = block.shape[-2]
+            if len(own) > count == 1:  # one wide field
+                own = ["+".join(own)]
             own = own[:count] + [str(number + 1) for number in range(len(own), count)]
             names += [f"{history}.{name}" for name in own]
         widths = [block.shape[-1] for block in blocks for _ in range(block.shape[-2])]

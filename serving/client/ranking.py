@@ -28,7 +28,7 @@ class Ranking:
         version: The version that answered.
         attention: By history, (N, S): the weight of each of the S events that were sent.
         gates: By task, (N, E): the share of each expert.
-        fields: By field, (N,): the weight that it received in an interaction by attention.
+        fields: By field, (N,): the weight that it has in the interaction of the fields.
         known: By history, (S,): whether the model saw the event and knows it. False for an event
             that is not in the vocabulary, missing or too old. Empty for an older export.
     """

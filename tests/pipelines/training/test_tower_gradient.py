@@ -1,6 +1,8 @@
 """The tower in micro-batches takes the step of the whole batch."""
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +13,11 @@ import tensorflow as tf
 
 from pipelines.experiment.config import TrainingOptions
 from pipelines.feed import Layout
+from pipelines.training import step as step_module
 from pipelines.training.optimizer import make_optimizer
 from pipelines.training.step import TrainStep
 from pipelines.training.tower_gradient import TowerGradient
+from recsys_attn.backend.gradients import compiled_sums
 from recsys_attn.loss_options import LossName
 from recsys_attn.models import aitm
 from recsys_attn.schema import Categorical, Schema, Task
@@ -86,6 +90,30 @@ def test_compiled_step_is_the_same(others: tuple[LossName, ...]) -> None:
     np.testing.assert_allclose(losses, expected, rtol=1e-4)
     for variable, wanted in zip(weights, plain, strict=True):
         np.testing.assert_allclose(variable, wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_sums_over_lookups_are_compiled_for_one_candidate_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Batches of requests of many candidates have too many sizes for XLA."""
+    compiled: list[bool] = []
+
+    @contextmanager
+    def spy(wanted: bool) -> Iterator[None]:
+        compiled.append(wanted)
+        with compiled_sums(wanted):
+            yield
+
+    monkeypatch.setattr(step_module, "compiled_sums", spy)
+    features = shop.fitted()
+    model = shop.model(features)
+    optimizer = make_optimizer(TrainingOptions(), model.trainable_variables)
+    step = TrainStep(model, optimizer, Layout.of(features.schema))
+    many = batch(features, 0)
+    one = {name: x if name.startswith("context") else x[:, :1] for name, x in many.items()}
+    for arrays in (many, one):
+        assert np.isfinite(step([arrays]).loss)
+    assert compiled == [False, True]
 
 
 class Dropping(keras.layers.Layer):

@@ -102,6 +102,15 @@ def test_a_penalty_adds_to_a_gradient_of_either_kind_or_none() -> None:
     assert gradients.with_penalty(found, None) is found
 
 
+@tensorflow_only
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_ids_may_be_of_either_size(dtype: str) -> None:
+    """Keras looks up the ids of an `Input` of 64 bits as they are."""
+    found = gradients.dense(gradient(IDS.astype(dtype), VALUES), ROWS)
+    wanted = numpy(gradient(IDS, VALUES, sparse=False))
+    np.testing.assert_allclose(numpy(found), wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_scaled_keeps_its_kind() -> None:
     for kind in {False, SPARSE}:
         found = gradients.scaled(

@@ -225,17 +225,23 @@ def test_fields_of_several_widths_keep_their_names() -> None:
         Categorical("wide", size=5, width=6),
         Categorical("narrow", size=5, width=2),
         Categorical("other", "context", size=5, width=6),
+        Sequence("first", shares="wide", history="seen", max_length=2),
+        Sequence("second", shares="narrow", history="seen", max_length=2),
     )
     model = models.pepnet(Schema(features, (Task("click"),)), domain=["other"], tower_units=(3,))
     given = {"wide": np.full((2, 3), 2), "narrow": np.full((2, 3), 3), "other": np.array([2, 0])}
+    given |= {"first": np.array([[2, 3], [0, 0]]), "second": np.array([[3, 0], [0, 0]])}
     model(given)
     gate = model.tower.interaction.gate.factors
     gate.kernel.assign(np.zeros(gate.kernel.shape))
-    gate.bias.assign(np.repeat([-1.0, 0.0, 1.0], [2, 6, 6]))  # by width, the candidates first
+    # By width, the candidates first; the history is one wide field.
+    gate.bias.assign(np.repeat([-1.0, 0.0, 1.0, 2.0], [2, 6, 6, 8]))
     found = arrays(model.explain(given)[1])
-    factors = {"narrow": -1.0, "wide": 0.0, "other": 1.0}
+    factors = {"narrow": -1.0, "wide": 0.0, "other": 1.0, "seen.first+second": 2.0}
+    assert found.keys() == {f"field/{name}" for name in factors}
     for name, logit in factors.items():
-        known = given[name].reshape(2, -1) != 0
+        known = given[name.removeprefix("seen.").removesuffix("+second")].reshape(2, -1) != 0
+        known = known.any(axis=1, keepdims=True)
         wanted = np.broadcast_to(2 / (1 + np.exp(-logit)) * known, (2, 3))
         np.testing.assert_allclose(found[f"field/{name}"], wanted, rtol=1e-5)
 
