@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -129,12 +130,27 @@ class LoadedBoard(NamedTuple):
 
     def experiment(self, model: BoardModel, seed: int | None = None) -> Experiment:
         """The experiment of a model; None: with the seed of the file."""
-        changed = {**self.board.set, **model.set}
+        changed = _changed(self.board.set, model.set)
         changed |= {} if seed is None else {"seed": seed}
         try:
             return load_experiment(self.path.parent / self.board.experiment, changed)
         except PipelineError as error:
             raise PipelineError(f"{self.name}, model {model.name!r}: {error}") from None
+
+
+def _changed(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a board's `set` and those of a model, which come first where both have one.
+
+    A key of the board such as `model.width` also holds for a model that gives the table `model`.
+    """
+    tables = {key: value for key, value in own.items() if isinstance(value, dict)}
+
+    def is_given(key: str) -> bool:
+        table, _, options = key.partition(".")
+        return options.partition(".")[0] in tables.get(table, ())
+
+    kept = {key: value for key, value in common.items() if key not in own and not is_given(key)}
+    return {**tables, **kept, **{key: own[key] for key in own if key not in tables}}
 
 
 def named_boards() -> list[str]:

@@ -47,7 +47,7 @@ def print_board(console: Console, loaded: LoadedBoard, lines: Sequence[Line]) ->
     for name in _LEFT_OUT_FIRST:
         if sum(map(_width, cells, cells.values())) > console.width:
             cells.pop(name, None)
-    title = f"{loaded.board.title}: {loaded.board.metric}"
+    title = f"{loaded.board.title}: {_measured(loaded)}"
     table = Table(title=escape(title), title_justify="left", box=None, padding=(0, 1, 0, 0))
     for name in cells:
         is_text = name in ("model", "task", "verdict")
@@ -59,6 +59,13 @@ def print_board(console: Console, loaded: LoadedBoard, lines: Sequence[Line]) ->
             texts["verdict"] = f"[{style}]{texts['verdict']}[/]"
         table.add_row(*texts.values())
     console.print(table)
+
+
+def _measured(loaded: LoadedBoard) -> str:
+    """The metric, and the model that the others are compared with."""
+    board = loaded.board
+    found = dict.fromkeys(filter(None, map(board.reference_of, board.models)))
+    return "; reference: ".join(filter(None, [board.metric, ", ".join(found)]))
 
 
 def _width(name: str, cells: Sequence[str]) -> int:
@@ -83,7 +90,7 @@ def write_board(
     cells = columns(lines)
     board = loaded.board
     rows = list(zip(*cells.values(), strict=True))
-    text = [f"# {board.title}", "", board.note, ""]
+    text = [f"# {board.title}", "", board.note, "", f"{_measured(loaded)}.", ""]
     text += [f"| {' | '.join(cells)} |", f"|{'---|' * len(cells)}"]
     text += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
     sources = {line.model: line.source for line in lines if line.source}
@@ -92,7 +99,14 @@ def write_board(
     page = (
         environment(Path(__file__).parent)
         .get_template("board.html")
-        .render(board=board, columns=list(cells), rows=rows, sources=sources, about=about)
+        .render(
+            board=board,
+            measured=_measured(loaded),
+            columns=list(cells),
+            rows=rows,
+            sources=sources,
+            about=about,
+        )
     )
     files = [folder / name for name in ("board.json", "board.md", "board.html")]
     values = {

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 from pipelines.boards.board import LoadedBoard
 from pipelines.boards.page import print_board, write_board
@@ -66,6 +67,13 @@ def remake(
             files = write_board(folder, loaded, lines, about)
     console.print()
     print_board(console, loaded, lines)
+    compared = {loaded.board.reference_of(m) or "" for m in loaded.board.models if m.name in names}
+    for reference in sorted(compared - {"", *names}):
+        console.print(
+            f"Without {escape(reference)}, the reference, nothing is ahead of it: also give "
+            f"--model {escape(shlex.quote(reference))}",
+            soft_wrap=True,
+        )
     return files
 
 

@@ -16,6 +16,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.engines import LOCAL, Engine
 from pipelines.experiment.config import Experiment
 from pipelines.report.results import Evaluation
+from pipelines.training import check_model
 from pipelines.workflow.quiet_run import DATA_STEPS, EVALUATED, run_quietly, training_seconds
 from pipelines.workflow.steps import Steps
 
@@ -30,6 +31,7 @@ class BoardRun(NamedTuple):
         seconds: Of its training.
         weights: Number of trained weights.
         commit: Of the code that trained it, where that is known.
+        warnings: Sentences of the training, such as about a task that has learned nothing.
     """
 
     model: BoardModel
@@ -38,6 +40,7 @@ class BoardRun(NamedTuple):
     seconds: float
     weights: int
     commit: str | None
+    warnings: list[str]
 
 
 class _Planned(NamedTuple):
@@ -76,6 +79,7 @@ class _Planned(NamedTuple):
             training_seconds(trained),
             trained["weights"],
             trained.get("commit"),
+            trained["warnings"],
         )
 
     @property
@@ -108,6 +112,7 @@ def run_board(
     # All files are checked before the first hour of training.
     for model in chosen:
         check_shown(loaded, model)
+        _check_model(loaded, model)
     first = {model.name: loaded.experiment(model).seed for model in chosen}
     planned, data = [], dict[int, Path]()
     for place, model in ((place, model) for place in range(seeds) for model in chosen):
@@ -128,7 +133,16 @@ def run_board(
                 raise
             found = each.result()
             console.print(escape(_shown(loaded, found)))
+            for sentence in found.warnings:
+                console.print(f"  [yellow]{escape(sentence)}[/]", soft_wrap=True)
             yield found
+
+
+def _check_model(loaded: LoadedBoard, model: BoardModel) -> None:
+    try:
+        check_model(loaded.experiment(model))
+    except PipelineError as error:
+        raise PipelineError(f"{loaded.name}, model {model.name!r}: {error}") from None
 
 
 @contextlib.contextmanager

@@ -196,7 +196,7 @@ def _fields(cls: Any) -> dict[str, Any]:
 def _kinds(cls: Any) -> tuple[Any, ...]:
     """The values of `kind` (of a model, `name`) for this class."""
     fields = _fields(cls)
-    return typing.get_args(fields.get("kind", fields.get("name")))
+    return typing.get_args(fields.get("name")) or typing.get_args(fields.get("kind"))
 
 
 def _name(cls: Any) -> str:

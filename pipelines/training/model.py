@@ -34,6 +34,7 @@ def build_model(experiment: Experiment, schema: Schema) -> RankingModel:
         return build(schema, **arguments)
     except (TypeError, ValueError) as error:
         reason = str(error).removesuffix(".")
+        end = "" if reason.endswith("?") else "."
         raise PipelineError(
-            f"The model {experiment.model.name!r} cannot be built: {reason}."
+            f"The model {experiment.model.name!r} cannot be built: {reason}{end}"
         ) from None

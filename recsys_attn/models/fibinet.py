@@ -52,7 +52,8 @@ def fibinet(
             one for each `"interaction"` of two fields; fewer for few rows.
         shared_matrices: Whether both bilinear parts have the same matrices, as in FuxiCTR and BARS:
             half of their weights.
-        reduction: SENET's hidden layer has the number of fields divided by it.
+        reduction: SENET's hidden layer has the number of fields divided by it. 1 for fewer than ten
+            fields: with one or two hidden units SENET's factors are soon 0 for all fields.
         mlp_units: Hidden units of the network, whose input has F (F - 1) numbers of each channel:
             with very many fields take another model.
         activation: Activation of the network.

@@ -139,7 +139,7 @@ class Methods:
                 raise FailedPrecondition(
                     f"Model {metadata.name!r} version {metadata.version} cannot explain its "
                     f"scores: it has no signature {EXPLAINED_SIGNATURE!r}, which is exported with "
-                    "a model that attends to past events or weighs experts. Use `rank`."
+                    "a model that weighs past events, fields or experts. Use `rank`."
                 )
             inputs = _encode(context, candidates, metadata, EXPLAINED_SIGNATURE)
             response = yield from self._send_arrays(invocation, inputs, EXPLAINED_SIGNATURE)

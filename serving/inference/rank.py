@@ -128,7 +128,7 @@ def _signature(model: Model, explain: bool) -> Signature:
             raise FailedPrecondition(
                 f"Model {model.name!r} version {model.version} cannot explain its scores: it has "
                 f"no signature {EXPLAINED_SIGNATURE!r}, which is exported with a model that "
-                "attends to past events or to fields, or weighs experts. Ask without `explain`."
+                "weighs past events, fields or experts. Ask without `explain`."
             )
         return found[EXPLAINED_SIGNATURE]
     return found[RANK_SIGNATURE] if ranks else model.signature(DEFAULT_SIGNATURE)

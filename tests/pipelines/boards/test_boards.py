@@ -101,11 +101,13 @@ def test_the_table_is_printed_and_written(place: Path, printed: str) -> None:
         assert "Two models" in shown
         assert "not reproduced" in shown
         assert "better" in shown
+        assert "auc; reference: small" in shown
     command = f"recsys-attn reproduce {shlex.quote(str(place / 'two.toml'))} --seeds 2"
     command += f" --run-dir {shlex.quote(str(place / 'runs'))}"
     assert command in text.replace("  \n", "\n").splitlines()[-3]
     assert "Linear &amp; more" in page
-    assert "task" not in text.splitlines()[4]  # one task needs no column
+    heading = next(line for line in text.splitlines() if line.startswith("| model"))
+    assert "task" not in heading  # one task needs no column
 
 
 @pytest.mark.usefixtures("printed")
@@ -116,7 +118,9 @@ def test_finished_runs_are_kept_and_share_their_data(place: Path, tmp_path: Path
     shutil.copytree(place / "runs", tmp_path / "runs")
     before = {p: p.stat().st_mtime_ns for p in tmp_path.glob("runs/*/model/manifest.json")}
     assert len(before) == 4
-    remake(_board(place), ["Linear & more"], 1, tmp_path / "runs", Console(file=io.StringIO()))
+    text = io.StringIO()
+    remake(_board(place), ["Linear & more"], 1, tmp_path / "runs", Console(file=text, width=200))
+    assert "Without small, the reference" in text.getvalue()
     assert {p: p.stat().st_mtime_ns for p in before} == before
     assert len(_lines(tmp_path)) == 1
 
@@ -205,17 +209,39 @@ def test_a_verdict_follows_the_tolerance(
         ('tasks = ["click"]', 'tasks = ["click"]\nmetric = "acu"', "`metric`.*acu.*Did you mean"),
         ('tasks = ["click"]', "", r"one number, and the board shows .* click, conversion.*by task"),
         ("[[models]]", "[[models", "two.toml is not TOML"),
+        (
+            'name = "logistic_regression"',
+            'name = "pepnet", "tower_units" = [3]',
+            "'Linear & more': The model 'pepnet' cannot be built: pepnet needs features",
+        ),
     ],
 )
 def test_a_wrong_board_is_one_sentence(place: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(PipelineError, match=message):
         remake(
             _board(place, TEXT.replace(old, new, 1)),
-            ["small"] if "Linear" not in new else [],
+            [] if "Linear" in new or "pepnet" in new else ["small"],
             1,
             place / "runs",
             Console(file=io.StringIO()),
         )
+
+
+def test_a_key_of_the_board_holds_beside_the_table_of_a_model(place: Path) -> None:
+    """And a model's own key, in its table or alone, comes first."""
+    common = 'set = { "model.width" = 6, "training.batch_size" = 9 }\n\n[[models]]'
+    models = {
+        'model = { name = "dcn" }': (6, 9),
+        'model = { name = "dcn", width = 5 }': (5, 9),
+        'model = { name = "dcn" }, training = { batch_size = 7 }': (6, 7),
+        '"model.width" = 5, "training.batch_size" = 7': (5, 7),
+    }
+    for own, expected in models.items():
+        text = TEXT.replace("[[models]]", common, 1).replace('"training.epochs" = 1', own, 1)
+        loaded = _board(place, text)
+        experiment = loaded.experiment(loaded.board.models[0])
+        found = experiment.model.arguments["width"], experiment.training.batch_size
+        assert found == expected
 
 
 def test_a_plus_gives_another_folder() -> None:

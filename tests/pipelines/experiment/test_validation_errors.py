@@ -7,6 +7,7 @@ import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import load_experiment
+from recsys_attn import models
 from tests.support.experiments import write
 
 JARGON = ("pydantic", "http", "validation error", "Input", "tag", "dataclass", "Traceback", "()")
@@ -231,6 +232,17 @@ def test_an_override_is_checked_as_the_file_is(
     with pytest.raises(PipelineError) as caught:
         load_experiment(write(tmp_path), overrides)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(models.MODELS.members))
+def test_a_wrong_option_of_a_model_is_named(tmp_path: Path, name: str) -> None:
+    """Also of a model with an option `kind`, by which other tables are told apart."""
+    with pytest.raises(PipelineError) as caught:
+        load_experiment(write(tmp_path), {"model": {"name": name, "wrong_option": 1}})
+    assert "`model.wrong_option` is not a known key" in str(caught.value)
+    with pytest.raises(PipelineError) as caught:
+        load_experiment(write(tmp_path), {"model": {"name": name, "exclude": 3}})
+    assert "`model.exclude`" in str(caught.value)
 
 
 def _problems(folder: Path, *changes: tuple[str, str]) -> list[str]:
