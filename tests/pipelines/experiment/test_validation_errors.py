@@ -236,7 +236,7 @@ def test_an_override_is_checked_as_the_file_is(
 
 @pytest.mark.parametrize("name", sorted(models.MODELS.members))
 def test_a_wrong_option_of_a_model_is_named(tmp_path: Path, name: str) -> None:
-    """Also of a model with an option `kind`, by which other tables are told apart."""
+    """FiBiNET has an option `kind`, a key that selects the type of other tables."""
     with pytest.raises(PipelineError) as caught:
         load_experiment(write(tmp_path), {"model": {"name": name, "wrong_option": 1}})
     assert "`model.wrong_option` is not a known key" in str(caught.value)

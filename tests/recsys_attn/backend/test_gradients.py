@@ -70,7 +70,7 @@ def test_a_sparse_gradient_is_read_as_a_whole_or_by_lookup() -> None:
 @tensorflow_only
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_graph_adds_up_what_eager_operations_do(compiled: bool) -> None:
-    """Of ids that one trace knows neither number nor values of, with XLA and without."""
+    """The trace knows neither the number nor the values of the ids."""
     import tensorflow as tf
 
     def sums(ids: Any, values: Any) -> list[Any]:
