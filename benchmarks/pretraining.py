@@ -41,7 +41,7 @@ from pipelines.common.artifacts import EXPERIMENT, fingerprint, write_json
 from pipelines.experiment.config import load_experiment
 from pipelines.ingest.hashing import hash_column, uniform
 from pipelines.metrics.intervals import Influence, auc_influence
-from pipelines.pretraining.experiment import load_sequence_experiment
+from pipelines.pretraining.experiment import SequenceExperiment, load_sequence_experiment
 from pipelines.pretraining.steps import SequenceSteps
 from pipelines.workflow.steps import Steps
 
@@ -123,7 +123,7 @@ def main() -> None:
     several("--seeds", "2021", int, "seeds of split, weights and order")
     parser.add_argument("--runs", type=Path, default=Path("runs/pretraining"))
     chosen, console = parser.parse_args(), Console(width=110)
-    table = Table("set", "labels", "start", "AUC", "95 %", "ahead of scratch by", box=None)
+    table = new_table()
     for name in chosen.sets:
         for share in chosen.shares:
             found: dict[str, dict[int, Influence]] = defaultdict(dict)
@@ -141,13 +141,35 @@ def main() -> None:
 
 def prepared(name: str, seed: int, data: Path, folder: Path, console: Console) -> Path:
     """Makes the data of the ranker, and the sequence model of its train rows' events."""
-    own, base = SETS[name], folder / "base"
-    overrides = {"data.path": str(data / own.folder), "seed": seed, **CHANGES}
+    base = ranker_data(name, seed, data, folder, console)
+    experiment = sequence_experiment(name, seed, base, folder)
+    sequences = SequenceSteps.of(experiment, folder / "next", console, False)
+    for step in (sequences.ingest, sequences.fit, sequences.train):
+        step()
+    return base
+
+
+def ranker_data(name: str, seed: int, data: Path, folder: Path, console: Console) -> Path:
+    """Makes the data and the features of the ranker; returns its run folder."""
+    base = folder / "base"
+    overrides = {"data.path": str(data / SETS[name].folder), "seed": seed, **CHANGES}
     experiment = load_experiment(EXPERIMENTS / f"{name}.toml", overrides)
     steps = Steps.of(experiment, base, console, force=False)
     steps.ingest()
     steps.fit()
-    log = folder / "events.parquet"
+    return base
+
+
+def sequence_experiment(name: str, seed: int, base: Path, folder: Path) -> SequenceExperiment:
+    """Writes the events of the ranker's train rows; returns the experiment of the sequence model.
+
+    Args:
+        name: The data set.
+        seed: The seed.
+        base: Run folder of the ranker.
+        folder: Folder for the events, and for the run of the sequence model, `next`.
+    """
+    own, log = SETS[name], folder / "events.parquet"
     if not log.exists():  # ingest looks at its time
         pq.write_table(LOGS[name](pq.read_table(base / "data/train")), log)
     values = {
@@ -163,15 +185,13 @@ def prepared(name: str, seed: int, data: Path, folder: Path, console: Console) -
             "columns": [own.column],
         },
         "model": {"name": "sasrec", "width": WIDTH, "dropout": 0.2},
+        "objectives": [{"name": "next_item"}],
         "training": {"epochs": 100, "patience": 10},
     }
     next_items = folder / "next"
     next_items.mkdir(exist_ok=True)
     write_json(next_items / EXPERIMENT, values)
-    sequences = SequenceSteps.of(load_sequence_experiment(next_items), next_items, console, False)
-    for step in (sequences.ingest, sequences.fit, sequences.train):
-        step()
-    return base
+    return load_sequence_experiment(next_items)
 
 
 def labelled(name: str, base: Path, share: float, run: Path) -> Path:
@@ -181,9 +201,14 @@ def labelled(name: str, base: Path, share: float, run: Path) -> Path:
         shutil.rmtree(run / "data/train")
         (run / "data/train").mkdir()
         train = pq.read_table(base / "data/train")
-        kept = uniform(hash_column(train[SETS[name].unit], seed=0)) < share
+        kept = draws(name, train) < share
         pq.write_table(train.filter(pa.array(kept)), run / "data/train/part-00000.parquet")
     return run
+
+
+def draws(name: str, train: pa.Table) -> np.ndarray:
+    """Returns a number from 0 to 1 for each row; those below a share have the share's labels."""
+    return uniform(hash_column(train[SETS[name].unit], seed=0))
 
 
 def ranked(
@@ -200,6 +225,11 @@ def ranked(
     table, task = pq.read_table(run / "evaluation/predictions.parquet"), SETS[name].task
     label, score = (table[f"{task}/{column}"].to_numpy() for column in ("label", "score"))
     return auc_influence(label, score, table["group"]), fingerprint(label.tolist())
+
+
+def new_table() -> Table:
+    """Returns the empty table."""
+    return Table("set", "labels", "start", "AUC", "95 %", "ahead of scratch by", box=None)
 
 
 def add_rows(table: Table, name: str, share: float, found: Influences) -> None:

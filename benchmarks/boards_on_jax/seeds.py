@@ -1,8 +1,7 @@
 """The training of one ranking model with several seeds at once, as compiled functions of JAX.
 
 Losses, penalties, optimizers, the metric and the early end are those of `pipelines.training`. The
-last batch of an epoch is filled up with rows of its first, since JAX compiles for one shape, and
-all batches are of one candidate.
+last batch of an epoch is filled up with requests of its first, since JAX compiles for one shape.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import keras
 import numpy as np
 
 from benchmarks.boards_on_jax import arrays as names
+from benchmarks.boards_on_jax.encoder import started
 from benchmarks.shared.many_seeds import State, chosen, record, stacked
 from pipelines.metrics.ranking import auc_by_class
 from recsys_attn import models
@@ -24,10 +24,10 @@ from recsys_attn.embedding_tables import plan_tables
 from recsys_attn.losses import task_loss
 from recsys_attn.models import RankingModel
 from recsys_attn.optimizers import LazyAdam, Split
-from recsys_attn.schema import Schema
+from recsys_attn.schema import CANDIDATE_MASK, Schema
 
 LEAST = 1e-5  # smallest improvement that counts, as in pipelines.training.history
-_ROWS = 8192  # that are scored at a time
+_ROWS = 8192  # candidates that are scored at a time
 _ROW_L2 = 3.0  # of row-wise optimizers, unless the experiment sets another
 
 Arrays = Mapping[str, Any]
@@ -38,12 +38,12 @@ class Seeds:
 
     Args:
         run: The content of a model's file.
-        arrays: The rows of all splits.
+        arrays: The rows of all splits, and the weights of the encoder, if there is one.
         seeds: The seeds.
     """
 
     def __init__(self, run: Mapping[str, Any], arrays: Arrays, seeds: Sequence[int]) -> None:
-        self._run, self._options = run, run["training"]
+        self._run, self._options, self._arrays = run, run["training"], arrays
         self._schema = Schema.from_dict(run["schema"])
         self._l2 = 0.0
         self.state = stacked([self._start(seed) for seed in seeds])
@@ -99,13 +99,13 @@ class Seeds:
         found: list[dict[str, float]] = [{} for _ in self._keys]
         for place, (task, scores) in enumerate(self.scores(split).items()):
             if task in self._run["monitor"]:
-                label = np.asarray(labels[:, place])
+                label = np.asarray(labels[..., place])
                 for each, of_seed in zip(found, scores, strict=True):
                     each[task] = auc_by_class(of_seed[label == 1], of_seed[label == 0])
         return found
 
     def scores(self, split: str) -> dict[str, np.ndarray]:
-        """Returns the probabilities `(seeds, rows)` of a split by task."""
+        """Returns the probabilities `(seeds, requests, candidates)` of a split by task."""
         logits = np.asarray(self._scores(self.state, self._splits[split]["inputs"]))
         found = (1 / (1 + np.exp(-logits.astype("float64")))).astype("float32")
         tasks = [task.name for task in self._schema.tasks]
@@ -113,13 +113,13 @@ class Seeds:
 
     def _rows(self, arrays: Arrays, split: str) -> dict[str, Any]:
         features = [feature.name for feature in self._schema.features]
-        kinds = {name: arrays[names.of_input(split, name)] for name in features}
-        inputs = {
-            name: jnp.asarray(x, "int32" if np.issubdtype(x.dtype, np.integer) else "float32")
-            for name, x in kinds.items()
-        }
-        labels = [arrays[names.of_label(split, task.name)][:, 0] for task in self._schema.tasks]
-        return {"inputs": inputs, "labels": jnp.asarray(np.stack(labels, axis=-1), "float32")}
+        labels = [arrays[names.of_label(split, task.name)] for task in self._schema.tasks]
+        if labels[0].shape[1] > 1:
+            features.append(CANDIDATE_MASK)
+        share = self._run.get("share", 1.0) if split == "train" else 1.0
+        kept = slice(None) if share == 1 else arrays[names.DRAWS] < share
+        inputs = {name: _kind(arrays[names.of_input(split, name)][kept]) for name in features}
+        return {"inputs": inputs, "labels": _kind(np.stack(labels, axis=-1)[kept])}
 
     def _start(self, seed: int) -> State:
         """The values of a seed; every seed builds the same model anew."""
@@ -130,6 +130,9 @@ class Seeds:
             arguments["embeddings_regularizer"] = keras.regularizers.L2(l2)
         build = models.get(arguments.pop("name"))
         self._model: RankingModel = build(self._schema, **arguments)
+        if (encoder := self._run.get("encoder")) is not None:
+            place = seed - self._run["seed"]
+            self._model = started(self._model, encoder, self._arrays, place)
         rate, clip = options["learning_rate"], options["clip_norm"]
         if is_dense:
             self._optimizer: Any = keras.optimizers.Adam(rate, global_clipnorm=clip)
@@ -179,7 +182,7 @@ class Seeds:
         )
         loss = jnp.sum(jnp.asarray(penalties)) if penalties else jnp.zeros(())
         for place, task in enumerate(self._schema.tasks):
-            label = rows["labels"][:, place, None]
+            label = rows["labels"][..., place]
             known = ~jnp.isnan(label)
             label, kind = jnp.where(known, label, 0.0), task_loss(task.loss)
             total = jnp.maximum(kind.counts(label, known).sum(), 1.0)
@@ -225,19 +228,24 @@ class Seeds:
         return found
 
     def _score(self, state: State, inputs: dict[str, jax.Array]) -> jax.Array:
-        """Logits `(rows, tasks)`."""
+        """Logits `(requests, candidates, tasks)`."""
         count = len(next(iter(inputs.values())))
-        chunks = -(-count // _ROWS)
+        size = _ROWS // inputs[CANDIDATE_MASK].shape[1] if CANDIDATE_MASK in inputs else _ROWS
+        chunks = -(-count // size)
 
         def score(part: dict[str, jax.Array]) -> jax.Array:
             logits, _ = self._model.stateless_call(state.trained, state.fixed, part, training=False)
-            return jnp.stack([logits[task.name][:, 0] for task in self._schema.tasks], axis=-1)
+            return jnp.stack([logits[task.name] for task in self._schema.tasks], axis=-1)
 
         parts = {
-            name: jnp.pad(x, ((0, chunks * _ROWS - count), *[(0, 0)] * (x.ndim - 1))).reshape(
-                chunks, _ROWS, *x.shape[1:]
+            name: jnp.pad(x, ((0, chunks * size - count), *[(0, 0)] * (x.ndim - 1))).reshape(
+                chunks, size, *x.shape[1:]
             )
             for name, x in inputs.items()
         }
         found = jax.lax.map(score, parts)
-        return found.reshape(-1, found.shape[-1])[:count]
+        return found.reshape(-1, *found.shape[2:])[:count]
+
+
+def _kind(x: np.ndarray) -> jax.Array:
+    return jnp.asarray(x, "int32" if np.issubdtype(x.dtype, np.integer) else "float32")

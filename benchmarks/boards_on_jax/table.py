@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 
-from benchmarks.boards_on_jax.arrays import of_label
+from benchmarks.boards_on_jax.arrays import of_input, of_label
 from pipelines.boards.board import BoardModel, LoadedBoard, load_board
 from pipelines.boards.page import print_board, write_board
 from pipelines.boards.result import table
@@ -28,6 +28,7 @@ from pipelines.features import FittedFeatures
 from pipelines.metrics import task_metrics
 from pipelines.report.results import Evaluation
 from pipelines.storage.dataset import DataSplit
+from recsys_attn.schema import CANDIDATE_MASK
 
 
 def runs_of(loaded: LoadedBoard, written: Path, found: Path) -> list[BoardRun]:
@@ -47,7 +48,8 @@ def runs_of(loaded: LoadedBoard, written: Path, found: Path) -> list[BoardRun]:
         run, scores = json.loads(path.read_text("utf-8")), np.load(path.with_suffix(".npz"))
         experiment = loaded.experiment(model)
         test = DataSplit(written / "steps/data/test")
-        rows = EvaluatedRows.read(test, experiment.evaluation, None, fitted.schema)
+        request = experiment.data.request
+        rows = EvaluatedRows.read(test, experiment.evaluation, request, fitted.schema)
         for place, seed in enumerate(run["seeds"]):
             by_task = {task: scores[task][place] for task in scores.files}
             folder = found / f"{model.slug}-{seed}"
@@ -59,7 +61,7 @@ def runs_of(loaded: LoadedBoard, written: Path, found: Path) -> list[BoardRun]:
 
 
 def _run(run: dict[str, Any], model: BoardModel, seed: int, evaluation: Evaluation) -> BoardRun:
-    return BoardRun(model, seed, evaluation, run["seconds"], run["weights"], run.get("commit"))
+    return BoardRun(model, seed, evaluation, run["seconds"], run["weights"], run.get("commit"), [])
 
 
 def _evaluation(
@@ -69,9 +71,9 @@ def _evaluation(
     columns: dict[str, Any] = {"request": rows.requests}
     if rows.group is not None:
         columns["group"] = rows.extras[rows.group]
-    tasks = {}
-    for task, score in scores.items():
-        label = arrays[of_label("test", task)][:, 0].astype("float64")
+    tasks, there = {}, arrays[of_input("test", CANDIDATE_MASK)].astype(bool)
+    for task, padded in scores.items():
+        label, score = arrays[of_label("test", task)][there].astype("float64"), padded[there]
         columns |= {f"{task}/label": pa.array(label, from_pandas=True), f"{task}/score": score}
         tasks[task] = task_metrics(label, score, groups=rows.groups)
     folder.mkdir(exist_ok=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.boards_on_jax.arrays import of_encoder
 from benchmarks.shared.many_seeds import say, train_all
 
 
@@ -30,6 +31,9 @@ def one(path: Path, options: argparse.Namespace) -> None:
     if options.epochs is not None:
         run["training"]["epochs"] = options.epochs
     arrays = dict(np.load(path.parent / "rows.npz"))
+    if "encoder" in run:
+        weights = np.load(path.parent / run["encoder"]["weights"])
+        arrays |= {of_encoder(int(number)): weights[number] for number in weights.files}
     chosen = [run["seed"] + place for place in range(options.seeds)]
     begin = time.perf_counter()
     seeds = Seeds(run, arrays, chosen)

@@ -4,8 +4,8 @@
 
 Each model becomes a JSON file with its schema and its options; the rows, as the feed of the
 pipelines reads them, go to one compressed file for each board. All seeds have the same rows, those
-of the board's first seed. Boards whose requests have several candidates are left to
-`recsys-attn reproduce`, as are options of the training that the loop does not know.
+of the board's first seed. Boards that draw candidates are left to `recsys-attn reproduce`, as are
+options of the training that the loop does not know.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.boards_on_jax import arrays as names
-from pipelines.boards.board import BoardModel, LoadedBoard, load_board
+from pipelines.boards.board import LoadedBoard, load_board
 from pipelines.common.artifacts import commit
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import Experiment, TrainingOptions
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
+from pipelines.feed.counts import RequestCounts
 from pipelines.storage.dataset import DataSplit
 from pipelines.workflow.quiet_run import DATA_STEPS, run_quietly
 
@@ -40,7 +41,13 @@ KNOWN = {
     "embeddings_l2",
 }
 # Of no effect on the order of the scores, or of a processor alone.
-_WITHOUT_EFFECT = {"calibrate", "shuffle_rows", "checkpoint_every", "keep_checkpoints"}
+_WITHOUT_EFFECT = {
+    "calibrate",
+    "jit_compile",
+    "shuffle_rows",
+    "checkpoint_every",
+    "keep_checkpoints",
+}
 
 
 def check(loaded: LoadedBoard, experiment: Experiment, shared: Experiment) -> None:
@@ -55,14 +62,8 @@ def check(loaded: LoadedBoard, experiment: Experiment, shared: Experiment) -> No
         PipelineError: It cannot; the sentence says why.
     """
     options = experiment.training
-    given, default = options.model_dump(), TrainingOptions().model_dump()
-    unknown = [
-        key
-        for key, value in given.items()
-        if key not in KNOWN | _WITHOUT_EFFECT and value != default[key]
-    ]
     others = {
-        "data.request, data.items": experiment.data.request or experiment.data.items,
+        "data.items": experiment.data.items,
         "data that are not those of all models": experiment.data != shared.data,
         "model.encoder_from": experiment.model.encoder_from,
         "training.calibrate": options.calibrate and loaded.board.metric != "auc",
@@ -72,37 +73,61 @@ def check(loaded: LoadedBoard, experiment: Experiment, shared: Experiment) -> No
         # The penalty of rows comes after the clipping, and here before it.
         "training.clip_norm with lazy_adam": options.clip_norm and options.optimizer != "adam",
     }
-    unknown += [name for name, is_given in others.items() if is_given]
-    if unknown:
+    if unknown := unknown_keys(options) + [name for name, is_given in others.items() if is_given]:
         raise PipelineError(
             f"{loaded.name}: expected options that the loop on JAX has. Received: "
             f"{', '.join(unknown)}. Use `recsys-attn reproduce {loaded.name}`."
         )
 
 
-def rows_of(folder: Path, fitted: FittedFeatures) -> dict[str, np.ndarray]:
-    """Returns the ids, numbers and labels of all splits by name, as small as they fit."""
+def unknown_keys(options: TrainingOptions) -> list[str]:
+    """Returns the keys with values that the loop does not know."""
+    given, default = options.model_dump(), TrainingOptions().model_dump()
+    return [
+        key
+        for key, value in given.items()
+        if key not in KNOWN | _WITHOUT_EFFECT and value != default[key]
+    ]
+
+
+def rows_of(folder: Path, fitted: FittedFeatures, request: str | None) -> dict[str, np.ndarray]:
+    """Returns the ids, numbers and labels of all splits by name, as small as they fit.
+
+    The requests of a split are filled up to the candidates of its longest.
+
+    Args:
+        folder: Run folder with the data.
+        fitted: Its features.
+        request: Column of the request id; None: every row is a request.
+    """
     found: dict[str, list[np.ndarray]] = {}
-    for split in ("train", "valid", "test"):
-        for batch in Feed(DataSplit(folder / "data" / split), fitted, None):
+    for name in ("train", "valid", "test"):
+        split = DataSplit(folder / "data" / name)
+        longest = int(RequestCounts.read(split, request).longest.max())
+        for batch in Feed(split, fitted, request, lengths=(longest,)):
             for feature, x in batch.inputs.items():
-                found.setdefault(names.of_input(split, feature), []).append(x)
+                found.setdefault(names.of_input(name, feature), []).append(x)
             for task, x in batch.layout.labels(batch.blocks).items():
-                found.setdefault(names.of_label(split, task), []).append(x)
+                found.setdefault(names.of_label(name, task), []).append(x)
     joined = {name: np.concatenate(parts) for name, parts in found.items()}
     return {name: _small(x) for name, x in joined.items()}
 
 
-def run_of(
-    loaded: LoadedBoard, model: BoardModel, experiment: Experiment, fitted: FittedFeatures
-) -> dict[str, Any]:
-    """Returns the content of a model's file."""
+def run_of(board: str, name: str, experiment: Experiment, fitted: FittedFeatures) -> dict[str, Any]:
+    """Returns the content of a model's file.
+
+    Args:
+        board: The board, as it was named or as a file.
+        name: The model's name.
+        experiment: Its experiment.
+        fitted: The features of all models.
+    """
     mine = fitted.without(experiment.model.exclude).with_tasks(experiment.tasks)
     training = experiment.training.model_dump(mode="json")
     return {
-        "board": loaded.given,
+        "board": board,
         "commit": commit(),
-        "name": model.name,
+        "name": name,
         "seed": experiment.seed,
         "schema": mine.schema.to_dict(),
         "model": {"name": experiment.model.name, **experiment.model.arguments},
@@ -135,9 +160,10 @@ def main() -> None:
         folder = options.folder / loaded.name
         run_quietly(most, folder / "steps", steps=DATA_STEPS)
         fitted = FittedFeatures.load(folder / "steps/features")
-        np.savez_compressed(folder / "rows.npz", **rows_of(folder / "steps", fitted))
+        rows = rows_of(folder / "steps", fitted, most.data.request)
+        np.savez_compressed(folder / "rows.npz", **rows)
         for model in loaded.board.models:
-            run = run_of(loaded, model, experiments[model.name], fitted)
+            run = run_of(loaded.given, model.name, experiments[model.name], fitted)
             (folder / f"{model.slug}.json").write_text(json.dumps(run, indent=1), "utf-8")
         print(f"written {folder}: {len(experiments)} models", flush=True)
 

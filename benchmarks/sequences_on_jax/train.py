@@ -3,8 +3,8 @@
     python -m benchmarks.sequences_on_jax.train runs/on-jax --out runs/on-jax/found --workers 4
 
 Several runs share the GPU, each of them with all seeds at once. Prints a table at the end and keeps
-a JSON file of each run; a run that `--seconds` cut off has the weights of its best epoch until then
-and a star.
+a JSON file and the weights of each run; a run that `--seconds` cut off has those of its best epoch
+until then, and a star.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ def one(path: Path, options: argparse.Namespace) -> None:
         "device": device.device_kind,
         "peak_bytes": (device.memory_stats() or {}).get("peak_bytes_in_use"),
     }
+    weights = {str(place): np.asarray(x) for place, x in enumerate(seeds.state.trained)}
+    np.savez(options.out / f"{path.stem}.npz", **weights)
     (options.out / path.name).write_text(json.dumps(found), "utf-8")
 
 

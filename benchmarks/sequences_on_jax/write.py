@@ -25,7 +25,7 @@ from benchmarks.next_item_models import (
     unstable,
 )
 from pipelines.features import FittedFeatures
-from pipelines.pretraining.experiment import SequenceExperiment
+from pipelines.pretraining.experiment import SequenceExperiment, seen_by_model
 from pipelines.pretraining.histories import Histories, read_histories
 from pipelines.pretraining.schema import with_length
 from pipelines.pretraining.steps import SequenceSteps
@@ -90,6 +90,25 @@ def sequences(
     return fitted, {name: _joined(parts) for name, parts in found.items()}
 
 
+def run_of(experiment: SequenceExperiment, fitted: FittedFeatures, users: int) -> dict[str, Any]:
+    """Returns what the file of a run has of its experiment.
+
+    Args:
+        experiment: The experiment.
+        fitted: Its transforms.
+        users: Train histories.
+    """
+    values, training = experiment.model_dump(mode="json"), experiment.training
+    options = {key: values["training"][key] for key in TRAINING}
+    return {
+        "item": experiment.data.item,
+        "schema": seen_by_model(experiment, fitted.schema).to_dict(),
+        "model": values["model"],
+        "objectives": values["objectives"],
+        "training": {**options, "batch_size": training.batch_of(users)},
+    }
+
+
 def _named(part: Histories) -> dict[str, np.ndarray]:
     return {**part.inputs, "targets": part.targets, "seen": part.seen}
 
@@ -118,20 +137,11 @@ def main() -> None:
         arrays = f"{run.split}-from-{experiment.data.min_item_events}"
         fitted, found = sequences(experiment, options.steps / arrays, console)
         np.savez_compressed(options.folder / f"{arrays}.npz", **found)
-        values = experiment.model_dump(mode="json")
-        written: dict[str, Any] = {
-            "name": run.name,
-            "split": run.split,
-            "arrays": arrays,
-            "item": experiment.data.item,
-            "schema": fitted.schema.to_dict(),
-            "model": values["model"],
-            "objectives": values["objectives"],
-            "training": {key: values["training"][key] for key in TRAINING},
-            "published": run.entry.published,
-        }
+        named = {"name": run.name, "split": run.split, "published": run.entry.published}
+        users = len(found["train/" + experiment.data.item])
+        written = {**named, "arrays": arrays, **run_of(experiment, fitted, users)}
         (options.folder / f"{run.file}.json").write_text(json.dumps(written, indent=1), "utf-8")
-        console.print(f"written {run.file}: {len(found['train/' + experiment.data.item]):,} users")
+        console.print(f"written {run.file}: {users:,} users")
 
 
 if __name__ == "__main__":

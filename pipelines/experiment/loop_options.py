@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -14,6 +15,9 @@ ROW_WISE = ("lazy_adam", "lazy_adagrad", "row_wise_adagrad")
 
 class LoopOptions(TomlTable):
     """The base of the `[training]` tables, whose docstrings describe the keys."""
+
+    epoch_steps: ClassVar[int] = 256  # of a batch size that is not set
+    batch_sizes: ClassVar[tuple[int, int]] = (32, 1024)  # the smallest and the largest
 
     epochs: int = Field(default=30, ge=0)
     batch_size: int | None = Field(default=None, ge=1)
@@ -36,6 +40,16 @@ class LoopOptions(TomlTable):
     embeddings_l2: float | None = Field(default=None, ge=0)
     checkpoint_every: int = Field(default=1000, ge=0)
     keep_checkpoints: int = Field(default=2, ge=1)
+
+    def batch_of(self, rows: int) -> int:
+        """The requests or histories of each shard in a step.
+
+        Args:
+            rows: Requests or histories of a shard in an epoch.
+        """
+        least, most = self.batch_sizes
+        exponent = round(math.log2(max(1, rows / self.epoch_steps)))
+        return self.batch_size or min(max(2**exponent, least), most)
 
     @property
     def penalty_steps(self) -> tuple[int, int]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import math
 import operator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -15,7 +14,6 @@ from pipelines.experiment.loop_options import LoopOptions
 from recsys_attn.models import SEQUENCE_MODELS
 from recsys_attn.objectives import OBJECTIVES
 
-EPOCH_STEPS, BATCH_SIZES = 48, (16, 128)
 METRICS = ("hr", "ndcg", "mrr", "map", "recall", "coverage")
 
 
@@ -74,6 +72,9 @@ class SequenceTraining(LoopOptions):
             than an epoch. None: all.
     """
 
+    epoch_steps: ClassVar[int] = 48
+    batch_sizes: ClassVar[tuple[int, int]] = (16, 128)
+
     epochs: int = Field(default=100, ge=1)
     batch_size: int | None = Field(default=None, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
@@ -94,16 +95,6 @@ class SequenceTraining(LoopOptions):
                 f"'ndcg@10'. Received: monitor={self.monitor!r}"
             )
         return self
-
-    def batch_of(self, histories: int) -> int:
-        """The histories of each shard in a step.
-
-        Args:
-            histories: Histories of a shard in an epoch.
-        """
-        least, most = BATCH_SIZES
-        exponent = round(math.log2(max(1, histories / EPOCH_STEPS)))
-        return self.batch_size or min(max(2**exponent, least), most)
 
     @property
     def places(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,6 @@ from pipelines.common.progress import Progress
 from pipelines.experiment.config import Experiment, TrainingOptions
 from pipelines.features import FittedFeatures
 from pipelines.feed import (
-    BATCH_REQUESTS,
     LENGTHS,
     TRAINING_CANDIDATES,
     Catalogue,
@@ -50,7 +48,6 @@ from recsys_attn.models import RankingModel
 from recsys_attn.schema import Schema
 
 LOGS = "tensorboard"
-_EPOCH_STEPS = 256
 
 
 @dataclass(frozen=True)
@@ -320,7 +317,7 @@ def _feeds(
             split,
             fitted,
             data.request,
-            options.batch_size or _batch_size(int(requests) // shards),
+            options.batch_of(int(requests) // shards),
             seed=experiment.seed,
             shuffle_rows=options.shuffle_rows,
             candidates=TRAINING_CANDIDATES,
@@ -363,9 +360,3 @@ def _candidates(feed: Feed, options: TrainingOptions) -> int:
     if options.negatives is None:
         return feed.split.rows
     return feed.split.rows + options.negatives.count * int(feed.counts.requests.sum())
-
-
-def _batch_size(requests: int) -> int:
-    """A power of two that takes about `_EPOCH_STEPS` steps for a shard's requests."""
-    exponent = round(math.log2(max(1, requests / _EPOCH_STEPS)))
-    return int(min(max(2**exponent, 32), BATCH_REQUESTS))

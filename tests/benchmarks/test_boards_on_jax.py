@@ -64,23 +64,36 @@ path.with_suffix(".history").write_text(json.dumps([epoch["loss"][0] for epoch i
 """
 
 
-@pytest.fixture(scope="module")
-def arrays() -> dict[str, np.ndarray]:
-    """Rows whose clicks follow the item, as the writer's files have them."""
+def arrays_of(candidates: int) -> dict[str, np.ndarray]:
+    """Requests whose clicks follow the item, as the writer's files have them.
+
+    Of several candidates every other request lacks the last, which repeats its first.
+    """
     rng, found = np.random.default_rng(0), {}
+    shape = ROWS, candidates
+    there = np.ones(shape, bool)
+    there[::2, 1:] = np.arange(1, candidates) < candidates - 1
     for split in ("train", "valid", "test"):
-        item = rng.integers(2, 8, (ROWS, 1))
+        item = rng.integers(2, 8, shape)
+        item = np.where(there, item, item[:, :1])
         inputs = {
             "user": rng.integers(0, 6, ROWS).astype("uint8"),
             "item": item.astype("uint8"),
-            "price": rng.normal(size=(ROWS, 1)).astype("float32"),
+            "price": rng.normal(size=shape).astype("float32"),
             "seen": rng.integers(0, 8, (ROWS, 4)).astype("uint8"),
+            CANDIDATE_MASK: there,
         }
-        click = (item % 2 == 0) ^ (rng.random((ROWS, 1)) < 0.1)
-        labels = {"click": click, "buy": np.where(click, rng.random((ROWS, 1)) < 0.5, np.nan)}
+        click = (item % 2 == 0) ^ (rng.random(shape) < 0.1)
+        labels = {"click": click, "buy": np.where(click, rng.random(shape) < 0.5, np.nan)}
         found |= {of_input(split, name): x for name, x in inputs.items()}
-        found |= {of_label(split, name): x.astype("float32") for name, x in labels.items()}
+        for name, x in labels.items():
+            found[of_label(split, name)] = np.where(there, x, np.nan).astype("float32")
     return found
+
+
+@pytest.fixture(scope="module")
+def arrays() -> dict[str, np.ndarray]:
+    return arrays_of(1)
 
 
 def write(folder: Path, arrays: dict[str, np.ndarray], **training: Any) -> Path:
@@ -97,16 +110,24 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("optimizer", "penalty"), [("adam", 0.0), ("adam", L2), ("lazy_adam", 0.0), ("lazy_adam", L2)]
+    ("optimizer", "penalty", "candidates"),
+    [
+        ("adam", 0.0, 1),
+        ("adam", L2, 1),
+        ("lazy_adam", 0.0, 1),
+        ("lazy_adam", L2, 1),
+        ("lazy_adam", L2, 3),
+    ],
 )
 def test_losses_are_those_of_the_step_on_tensorflow(
     optimizer: str,
     penalty: float,
-    arrays: dict[str, np.ndarray],
+    candidates: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     environment(monkeypatch)
+    arrays = arrays_of(candidates)
     path = write(tmp_path, arrays, optimizer=optimizer, embeddings_l2=penalty)
     subprocess.run([sys.executable, "-c", SAVES_WEIGHTS, str(path)], check=True)
     on_jax = json.loads(path.with_suffix(".history").read_text())
@@ -131,15 +152,16 @@ def start(folder: Path) -> list[np.ndarray]:
 def blocks(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """All train rows as one batch of the feed."""
     layout = Layout.of(SCHEMA)
-    found = layout.empty(ROWS)
-    for name, (block, place) in layout.places.items():
-        x = arrays[of_input("train", name)]
-        found[block][:, place] = x if isinstance(place, slice) else x.reshape(ROWS)
-    for place, task in enumerate(layout.tasks):
-        found["labels"][:, place] = arrays[of_label("train", task)][:, 0]
+    there = arrays[of_input("train", CANDIDATE_MASK)]
     context = layout.blocks_of("context")
-    by_request = {name: x if name in context else x[:, None] for name, x in found.items()}
-    return {**by_request, CANDIDATE_MASK: np.ones((ROWS, 1), bool)}
+    found: dict[str, np.ndarray] = {CANDIDATE_MASK: there}
+    for name, block in layout.empty(there.size).items():
+        found[name] = block[:ROWS] if name in context else block.reshape(*there.shape, -1)
+    for name, (block, place) in layout.places.items():
+        found[block][..., place] = arrays[of_input("train", name)]
+    for place, task in enumerate(layout.tasks):
+        found["labels"][..., place] = arrays[of_label("train", task)]
+    return found
 
 
 @pytest.mark.thorough
