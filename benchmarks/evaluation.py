@@ -15,6 +15,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,15 @@ from pipelines.evaluation.evaluate import save_evaluation
 from pipelines.report import write_report
 
 Rows = dict[str, np.ndarray]
-OF_SCORES = ("auc", "average_precision", "roc_curve", "delong_interval", "logloss")
-OF_SCORES += ("recalibrated_entropy", "calibration_error")
+OF_SCORES = (
+    "auc",
+    "average_precision",
+    "roc_curve",
+    "delong_interval",
+    "logloss",
+    "recalibrated_entropy",
+    "calibration_error",
+)
 OF_USERS = ("auc_interval", "gauc", "gauc_interval")
 
 
@@ -63,9 +71,9 @@ def steps(rows: Rows, folder: Path) -> Iterator[tuple[str, Callable[[], object]]
     save_evaluation(folder, pa.table(columns), names | about | rest)
     yield "page", lambda: write_report(folder, folder / "report.html")
     for name in OF_SCORES:
-        yield name, lambda name=name: getattr(metrics, name)(labels, scores)
+        yield name, partial(getattr(metrics, name), labels, scores)
     for name in OF_USERS:
-        yield name, lambda name=name: getattr(metrics, name)(labels, scores, users)
+        yield name, partial(getattr(metrics, name), labels, scores, users)
     yield "MeansAtK", lambda: metrics.MeansAtK([10]).add(labels, scores, requests)
 
 

@@ -25,7 +25,7 @@ ROUNDS = 15
 Step = Callable[[], object]
 
 
-def step(layer: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> Step:
+def step(layer: keras.layers.Layer, *inputs: tf.Tensor) -> Step:
     """A compiled forward and backward pass of a layer on fixed inputs."""
     layer(*inputs)
 

@@ -139,11 +139,11 @@ def _experiment(chosen: argparse.Namespace, name: str, seed: int) -> dict[str, A
             "history_length": chosen.events,
             "recent": chosen.events - chosen.events // 4,
         }
-        features = [
+        features: list[dict[str, Any]] = [
             {"kind": "categorical", "name": "item_id", "dtype": "int64"},
             {"kind": "sequence", "name": "clicked_items", "shares": "item_id"},
         ]
-        data = {"source": "simulate", "request": "request_id", "simulate": simulate}
+        data: dict[str, Any] = {"source": "simulate", "request": "request_id", "simulate": simulate}
         tasks = [{"name": "click"}]
     else:
         features = [
@@ -219,16 +219,20 @@ def _table(chosen: argparse.Namespace, found: Mapping[str, list[dict[str, float]
     return table
 
 
+def _means(runs: list[dict[str, float]]) -> tuple[float, float, float]:
+    auc, seconds, megabytes = (
+        mean(run[key] for run in runs) for key in ("auc", "seconds", "megabytes")
+    )
+    return auc, seconds, megabytes
+
+
 def _draw(found: Mapping[str, list[dict[str, float]]], path: Path) -> None:
     from matplotlib.figure import Figure  # an extra package, only for the picture
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     figure = Figure(figsize=(9, 6), layout="constrained")
     axes = figure.subplots()
-    points = sorted(
-        (*(mean(run[key] for run in runs) for key in ("auc", "seconds", "megabytes")), name)
-        for name, runs in found.items()
-    )
+    points = sorted((*_means(runs), name) for name, runs in found.items())
     least = min(megabytes for _, _, megabytes, _ in points)
     free = points[0][0] - 1  # labels do not overlap
     for auc, seconds, megabytes, name in points:

@@ -35,7 +35,7 @@ from pipelines.export.export import export
 from pipelines.features import fit
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import autoint
-from recsys_attn.schema import Categorical, Numeric, Schema, Task
+from recsys_attn.schema import Categorical, Feature, Numeric, Schema, Task
 
 NAME = "ctr"
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -55,7 +55,7 @@ def write_model(folder: Path) -> dict[str, np.ndarray]:
     columns |= {f"n{i}": RNG.lognormal(0, 1, ROWS).astype("float32") for i in range(NUMERIC)}
     table = pa.table({**columns, "click": (RNG.random(ROWS) < 0.2).astype("int8")})
     pq.write_table(table, folder / "rows.parquet")
-    features = [
+    features: list[Feature] = [
         *(Categorical(f"c{i}") for i in range(CATEGORICAL)),
         *(Numeric(f"n{i}", transform=("log1p", "standardise")) for i in range(NUMERIC)),
     ]

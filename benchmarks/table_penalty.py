@@ -79,6 +79,9 @@ class _OwnAdam:
     def finish(self) -> None:
         """Nothing is left to do."""
 
+    def _step(self, ids: tf.Tensor) -> None:
+        raise NotImplementedError(f"{type(self).__name__} must implement `_step`")
+
     def _gradient(self, ids: tf.Tensor) -> tf.IndexedSlices:
         with tf.GradientTape() as tape:
             loss = loss_of(tf.gather(self.table, ids))
@@ -129,8 +132,10 @@ class ByRows(_OwnAdam):
         unique, _ = tf.unique(ids)
         with tf.control_dependencies([self._catch_up(unique)]):
             rows = rows_of(self._gradient(ids))
+        if rows is None:
+            raise TypeError("A lookup has a sparse gradient. Received: a dense one")
         state = [tf.gather(v, rows.ids) for v in (self.table, *self.moments)]
-        new = _adam(rows.values, *state, self.now.assign_add(1))
+        new = _adam(rows.values, self.now.assign_add(1), *state)
         self._write(rows.ids, [*new, tf.fill(tf.shape(rows.ids), self.now.value())])
 
     def finish(self) -> None:
@@ -172,7 +177,7 @@ def _replay(
 
     def one(step: tf.Tensor, *old: tf.Tensor) -> tuple[tf.Tensor, ...]:
         missed = (last < step)[:, None]
-        new = _adam(tf.zeros_like(row), *old, step)
+        new = _adam(tf.zeros_like(row), step, *old)
         return (step + 1, *(tf.where(missed, n, o) for n, o in zip(new, old, strict=True)))
 
     first = tf.reduce_min(last) + 1
@@ -183,7 +188,7 @@ def _replay(
 
 
 def _adam(
-    gradient: tf.Tensor, row: tf.Tensor, m: tf.Tensor, v: tf.Tensor, step: tf.Tensor
+    gradient: tf.Tensor, step: tf.Tensor, row: tf.Tensor, m: tf.Tensor, v: tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
     """A step of Adam with the gradient of the penalty."""
     gradient = gradient + 2 * L2 * row

@@ -14,6 +14,7 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,8 @@ def one(path: Path, options: argparse.Namespace) -> None:
         "weights": seeds.weights,
         "device": jax.local_devices()[0].device_kind,
     }
-    np.savez_compressed(options.out / f"{path.stem}.npz", **seeds.scores("test"))
+    scores: dict[str, Any] = seeds.scores("test")
+    np.savez_compressed(options.out / f"{path.stem}.npz", **scores)
     (options.out / path.name).write_text(json.dumps(found), "utf-8")
     said = ", ".join(" ".join(f"{auc:.4f}" for auc in each.values()) for each in tested)
     print(f"{run['board']}, {run['name']}: test AUC {said}, {found['seconds']:.0f} s", flush=True)

@@ -160,7 +160,7 @@ def main() -> None:
         folder = options.folder / loaded.name
         run_quietly(most, folder / "steps", steps=DATA_STEPS)
         fitted = FittedFeatures.load(folder / "steps/features")
-        rows = rows_of(folder / "steps", fitted, most.data.request)
+        rows: dict[str, Any] = rows_of(folder / "steps", fitted, most.data.request)
         np.savez_compressed(folder / "rows.npz", **rows)
         for model in loaded.board.models:
             run = run_of(loaded.given, model.name, experiments[model.name], fitted)

@@ -26,7 +26,7 @@ START = 0.05
 
 def make(settings: Settings) -> torch.nn.Module:
     """The model of the settings."""
-    common = {"l2_reg_embedding": 0.0, "init_std": START}
+    common: dict[str, Any] = {"l2_reg_embedding": 0.0, "init_std": START}
     common["device"] = "cuda" if torch.cuda.is_available() else "cpu"
     if settings.has_history:
         return _of_history(settings, common)

@@ -6,6 +6,8 @@ their data. Weights begin as its models' do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
@@ -61,7 +63,7 @@ class MMoE(nn.Module):
         return torch.cat(logits, dim=-1).float().sigmoid()
 
 
-MODELS = {
+MODELS: dict[str, Callable[[Settings], nn.Module]] = {
     "autoint": AutoInt,
     "autoint8": AutoInt,
     "dcnv2": DcnV2,

@@ -14,7 +14,7 @@ from benchmarks.peers.settings import FIELDS, WIDTH, Settings
 from benchmarks.peers.torch_loop import pretend
 
 pretend("fuxictr.preprocess", "fuxictr.preprocess.tokenizer")
-sys.modules["fuxictr.preprocess.tokenizer"].load_pretrain_emb = None
+vars(sys.modules["fuxictr.preprocess.tokenizer"])["load_pretrain_emb"] = None
 
 from fuxictr.pytorch.layers import (
     CrossNetV2,

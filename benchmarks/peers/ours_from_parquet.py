@@ -21,6 +21,7 @@ from benchmarks.peers.ours_model import blocks_of, inputs_of, make_schema
 from benchmarks.peers.settings import Settings
 from pipelines.features import fit
 from pipelines.feed import LENGTHS, TRAINING_CANDIDATES, Feed, Position
+from pipelines.feed import Batch as FeedBatch
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.schema import CANDIDATE_MASK
 
@@ -66,7 +67,10 @@ def main() -> None:
         write(settings, load(settings, "train"), Path(folder))
         feed = make_feed(settings, Path(folder))
         ours = Ours(settings, feed.fitted.schema)
-        waits, seconds, rows, loss = [], [], [], 0.0
+        waits: list[float] = []
+        seconds: list[float] = []
+        rows: list[float] = []
+        loss = 0.0
         before = time.perf_counter()
         for wait, batch in _batches(feed, settings.warm_up + settings.steps):
             loss, count, _ = ours.engine([batch.blocks])
@@ -84,7 +88,7 @@ def main() -> None:
     print(json.dumps(asdict(found)))
 
 
-def _batches(feed: Feed, steps: int) -> Iterator[tuple[float, Batch]]:
+def _batches(feed: Feed, steps: int) -> Iterator[tuple[float, FeedBatch]]:
     """Batches of as many epochs as it takes, and how long each was waited for."""
     position = Position()
     while steps:

@@ -28,8 +28,7 @@ def requests(rows: Batch, count: int) -> dict[str, Batch]:
     """The same rows in both ways; candidates and labels of the data, each with another history."""
     if rows.context is None:
         raise ValueError("Requests share a history. Received: rows without one")
-    rows = rows[: count * CANDIDATES]
-    context = rows.context[:count]
+    context, rows = rows.context[:count], rows[: count * CANDIDATES]
     shape = count, CANDIDATES, -1
     return {
         "one by one": Batch(np.repeat(context, CANDIDATES, axis=0), rows.candidate, rows.labels),

@@ -51,7 +51,7 @@ def _model(name: str) -> tuple[Callable[..., RankingModel], dict[str, Any]]:
         "shared_experts": sizes.SHARED_EXPERTS,
     }
     cross = {"cross_layers": sizes.CROSS_LAYERS, "structure": "parallel"}
-    return {
+    known: dict[str, tuple[Callable[..., RankingModel], dict[str, Any]]] = {
         "autoint": (models.autoint, {**heads, "head_dim": sizes.HEAD_DIMS["autoint"]}),
         "autoint8": (models.autoint, {**heads, "head_dim": sizes.HEAD_DIMS["autoint8"]}),
         "dcnv2": (models.dcn, {**deep, **cross}),
@@ -61,7 +61,8 @@ def _model(name: str) -> tuple[Callable[..., RankingModel], dict[str, Any]]:
         "dien": (models.dien, {**history, "auxiliary_weight": 0}),
         "mmoe": (models.mmoe, {**experts, "num_experts": sizes.EXPERTS}),
         "ple": (models.ple, {**experts, **counts}),
-    }[name]
+    }
+    return known[name]
 
 
 def blocks_of(batch: Batch) -> dict[str, np.ndarray]:

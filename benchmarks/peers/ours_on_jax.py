@@ -35,7 +35,8 @@ class OursOnJax:
         self.optimizer = Split(LazyAdam(rate), keras.optimizers.Adam(rate))
         self.optimizer.build(model.trainable_variables)
         parts = model.trainable_variables, model.non_trainable_variables, self.optimizer.variables
-        self._state: State = tuple([v.value for v in part] for part in parts)
+        trainable, fixed, slots = ([v.value for v in part] for part in parts)
+        self._state: State = trainable, fixed, slots
         self._train = jax.jit(self._take_step, donate_argnums=0)
         self._predict = jax.jit(self._logits)
 

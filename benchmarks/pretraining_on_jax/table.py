@@ -44,7 +44,7 @@ def influences(folder: Path) -> dict[float, Influences]:
         run = json.loads(path.read_text("utf-8"))
         scores = np.load(path.with_suffix(".npz"))[task]
         found[run["share"]][run["start"]] = {
-            seed: auc_influence(label, of_seed[there], rows.extras[rows.group])
+            seed: auc_influence(label, of_seed[there], rows.clusters)
             for seed, of_seed in zip(run["seeds"], scores, strict=True)
         }
         if run["is_cut"]:

@@ -68,10 +68,11 @@ def write_set(name: str, shares: list[float], data: Path, folder: Path) -> None:
 
 def _sequence_model(
     name: str, base: Path, folder: Path, console: Console
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Writes the sequence model; returns the rankers' `encoder`, and the rows that are copied."""
     experiment = pretraining.sequence_experiment(name, SEED, base, folder / "steps")
-    fitted, arrays = next_items.sequences(experiment, folder / "steps/next", console)
+    fitted, found = next_items.sequences(experiment, folder / "steps/next", console)
+    arrays: dict[str, Any] = found
     (folder / "next").mkdir(exist_ok=True)
     np.savez_compressed(folder / "next/events.npz", **arrays)
     run = next_items.run_of(experiment, fitted, len(arrays[f"train/{experiment.data.item}"]))
@@ -81,7 +82,7 @@ def _sequence_model(
     rankers, history = FittedFeatures.load(base / "features"), pretraining.SETS[name].history
     theirs = [s.name for s in Schema.from_dict(run["schema"]).features if not is_age(s)]
     mine = [s.name for s in rankers.schema.histories[history]]
-    pairs, rows = list(zip(mine, theirs, strict=True)), {}
+    pairs, rows = list(zip(mine, theirs, strict=True)), dict[str, Any]()
     for own, other in pairs:
         new, old = same_ids(fitted.transform_of(other), rankers.transform_of(own))
         rows |= {names.of_rows(own, "new"): new, names.of_rows(own, "old"): old}

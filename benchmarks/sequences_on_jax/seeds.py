@@ -47,8 +47,7 @@ class Seeds:
     """
 
     def __init__(self, run: Mapping[str, Any], arrays: Arrays, seeds: Sequence[int]) -> None:
-        for module in (chunked_scores, item_losses):
-            module.CHUNK_NUMBERS = _CHUNK_NUMBERS
+        chunked_scores.CHUNK_NUMBERS = item_losses.CHUNK_NUMBERS = _CHUNK_NUMBERS
         self._run, self._options = run, run["training"]
         self.state = stacked([self._start(seed) for seed in seeds])
         self._keys = jnp.stack([jax.random.key(seed) for seed in seeds])
@@ -86,7 +85,7 @@ class Seeds:
             self.state, losses = self._epoch(self.state, split[:, 1], self._rows)
             losses = np.asarray(losses)
             trained = time.perf_counter()
-            found = [metrics.metrics()[MONITOR] for metrics in self.metrics(self.state, self.valid)]
+            found = self._monitored()
             better = running & (np.asarray(found) > top)
             top, best_at = np.where(better, found, top), np.where(better, epoch, best_at)
             best = chosen(better, self.state, best)
@@ -107,6 +106,14 @@ class Seeds:
             found.append(metrics)
         return found
 
+    def _monitored(self) -> list[float]:
+        """The monitored metric of the validation rows by seed."""
+        found = [metrics.metrics()[MONITOR] for metrics in self.metrics(self.state, self.valid)]
+        known = [value for value in found if value is not None]
+        if not known:
+            raise ValueError("A training needs validation rows. Received: a split without rows")
+        return known
+
     def _start(self, seed: int) -> State:
         keras.utils.set_random_seed(seed)
         schema, model = Schema.from_dict(self._run["schema"]), dict(self._run["model"])
@@ -119,7 +126,7 @@ class Seeds:
             )
             objective.prepare(self._model, sizes)
             self._objectives.append(objective)
-        parts = [self._model, *self._objectives]
+        parts: list[keras.layers.Layer] = [self._model, *self._objectives]
         self._trained = [v for part in parts for v in part.trainable_variables]
         self._fixed = [v for part in parts for v in part.non_trainable_variables]
         self._optimizer = keras.optimizers.Adam(self._options["learning_rate"])
@@ -193,7 +200,8 @@ def _split(arrays: Arrays, name: str, size: int) -> Split:
     excluded[:, :RESERVED_IDS] = True
     is_out = excluded[np.arange(len(targets)), targets] & (targets >= RESERVED_IDS)
     targets = np.where(is_out, ABSENT, targets)
-    return jax.tree.map(jnp.asarray, Split(inputs, targets, excluded[:, :size]))
+    given = {name: jnp.asarray(ids) for name, ids in inputs.items()}
+    return Split(given, jnp.asarray(targets), jnp.asarray(excluded[:, :size]))
 
 
 def _in_chunks(x: jax.Array, chunks: int) -> jax.Array:

@@ -14,6 +14,7 @@ import json
 import statistics
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -52,7 +53,8 @@ def one(path: Path, options: argparse.Namespace) -> None:
         "device": device.device_kind,
         "peak_bytes": (device.memory_stats() or {}).get("peak_bytes_in_use"),
     }
-    weights = {str(place): np.asarray(x) for place, x in enumerate(seeds.state.trained)}
+    trained = enumerate(seeds.state.trained)
+    weights: dict[str, Any] = {str(place): np.asarray(x) for place, x in trained}
     np.savez(options.out / f"{path.stem}.npz", **weights)
     (options.out / path.name).write_text(json.dumps(found), "utf-8")
 

@@ -136,7 +136,8 @@ def main() -> None:
         experiment = experiment_of(run.entry, 0, options.data)
         arrays = f"{run.split}-from-{experiment.data.min_item_events}"
         fitted, found = sequences(experiment, options.steps / arrays, console)
-        np.savez_compressed(options.folder / f"{arrays}.npz", **found)
+        kept: dict[str, Any] = found
+        np.savez_compressed(options.folder / f"{arrays}.npz", **kept)
         named = {"name": run.name, "split": run.split, "published": run.entry.published}
         users = len(found["train/" + experiment.data.item])
         written = {**named, "arrays": arrays, **run_of(experiment, fitted, users)}
