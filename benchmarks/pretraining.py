@@ -7,7 +7,7 @@ Ranks by the model of `experiments/` from scratch and with the encoder and the i
 (`model.encoder_from`), frozen and tuned. Labels are those of a share of the train rows, drawn by a
 hash of the user (MovieLens-1M) or the request (trivago); validation and test rows stay whole, and
 so do the vocabularies, which need no labels. Batches are smaller and epochs more than in the
-experiment's file, so that few rows take enough steps too.
+experiment's file, so that few rows take enough steps too: the patience is of 128 steps or more.
 
 The events of pretraining come from the ranker's whole train split alone, so that nothing of its
 validation and test rows is seen: for MovieLens-1M each train row is an event, a rating at its time,
@@ -22,6 +22,7 @@ Every run keeps its folder, so the same command goes on where it was interrupted
 from __future__ import annotations
 
 import argparse
+import math
 import shutil
 from collections import defaultdict
 from functools import partial
@@ -38,11 +39,13 @@ from rich.table import Table
 from benchmarks.shared import command_line
 from pipelines.boards.influences import Influences
 from pipelines.common.artifacts import EXPERIMENT, fingerprint, write_json
-from pipelines.experiment.config import load_experiment
+from pipelines.experiment.config import Experiment, load_experiment
+from pipelines.feed.counts import RequestCounts
 from pipelines.ingest.hashing import hash_column, uniform
 from pipelines.metrics.intervals import Influence, auc_influence
 from pipelines.pretraining.experiment import SequenceExperiment, load_sequence_experiment
 from pipelines.pretraining.steps import SequenceSteps
+from pipelines.storage.dataset import DataSplit
 from pipelines.workflow.steps import Steps
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
@@ -53,11 +56,10 @@ STARTS: dict[str, dict[str, Any] | None] = {
     "frozen": {"train": "frozen"},
     "tuned": {"train": "tuned"},
 }
-# Steps enough for few rows too, of any start; and no audits.
+_PATIENCE = 4, 128  # at least so many epochs, and so many steps
+# Batches for few rows too, and no audits.
 CHANGES: dict[str, Any] = {
     "training.batch_size": None,
-    "training.epochs": 40,
-    "training.patience": 4,
     "training.jit_compile": False,
     **{f"evaluation.{part}_rows": 0 for part in ("importance", "attention", "relevance")},
 }
@@ -215,7 +217,7 @@ def ranked(
     name: str, run: Path, folder: Path, options: dict[str, Any] | None
 ) -> tuple[Influence, str]:
     """Trains and evaluates; returns how far each cluster moves the AUC, and the test rows."""
-    overrides = dict(CHANGES)
+    overrides = CHANGES | training_of(load_experiment(run, CHANGES), run)
     if options is not None:
         encoder = {"run": str(folder / "next"), "history": SETS[name].history, **options}
         overrides["model.encoder_from"] = encoder
@@ -230,6 +232,28 @@ def ranked(
 def new_table() -> Table:
     """Returns the empty table."""
     return Table("set", "labels", "start", "AUC", "95 %", "ahead of scratch by", box=None)
+
+
+def training_of(experiment: Experiment, run: Path, share: float = 1.0) -> dict[str, Any]:
+    """Returns the keys of the training that follow from the labelled requests.
+
+    A patience of a few epochs ends a training of a hundred requests before it has learned anything.
+
+    Args:
+        experiment: The experiment.
+        run: Run folder with its data.
+        share: The share of the train requests that is labelled.
+    """
+    split = DataSplit(run / "data/train")
+    requests = share * RequestCounts.read(split, experiment.data.request).requests.sum()
+    size = experiment.training.batch_of(round(requests))
+    least, steps = _PATIENCE
+    patience = max(least, math.ceil(steps * size / requests))
+    return {
+        "training.batch_size": size,
+        "training.epochs": 10 * patience,
+        "training.patience": patience,
+    }
 
 
 def add_rows(table: Table, name: str, share: float, found: Influences) -> None:

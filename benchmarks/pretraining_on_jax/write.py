@@ -47,19 +47,20 @@ def write_set(name: str, shares: list[float], data: Path, folder: Path) -> None:
     base = pretraining.ranker_data(name, SEED, data, steps, console)
     encoder, rows = _sequence_model(name, base, folder, console)
     fitted = FittedFeatures.load(base / "features")
-    experiment = load_experiment(base, pretraining.CHANGES)
-    if unknown := boards.unknown_keys(experiment.training):
+    read = load_experiment(base, pretraining.CHANGES)
+    if unknown := boards.unknown_keys(read.training):
         raise SystemExit(f"{name}: the loop on JAX does not know {', '.join(unknown)}.")
-    request, train = experiment.data.request, pq.read_table(base / "data/train")
+    request, train = read.data.request, pq.read_table(base / "data/train")
     drawn = pretraining.draws(name, train)[request_starts(train, request)[:-1]]
     rows |= {**boards.rows_of(base, fitted, request), names.DRAWS: drawn}
     np.savez_compressed(folder / "rows.npz", **rows)
     for share in shares:
-        batch_size = experiment.training.batch_of(int((drawn < share).sum()))
+        kept = float((drawn < share).mean())
+        changes = pretraining.CHANGES | pretraining.training_of(read, base, kept)
+        experiment = load_experiment(base, changes)
         for start, options in pretraining.STARTS.items():
             run = boards.run_of(name, f"{start}, {share:.0%}", experiment, fitted)
             run |= {"share": share, "start": start}
-            run["training"]["batch_size"] = batch_size
             if options is not None:
                 run["encoder"] = {**encoder, **options}
             path = folder / f"{start.replace(' ', '-')}-{share:g}.json"
