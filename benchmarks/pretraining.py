@@ -66,7 +66,10 @@ CHANGES: dict[str, Any] = {
 
 
 class Set(NamedTuple):
-    """A data set: its folder, what is drawn, the history that is encoded, and the log's columns."""
+    """A data set: its folder, what is drawn, the history that is encoded, and the log's columns.
+
+    `seen` says whether a next item may be one of the history.
+    """
 
     folder: str
     task: str
@@ -76,14 +79,31 @@ class Set(NamedTuple):
     time: str
     column: str
     max_length: int
+    seen: str
 
 
 SETS = {
     "movielens-1m": Set(
-        "movielens-1m", "like", "user_id", "rated", "user_id", "timestamp", "rating", 200
+        "movielens-1m",
+        "like",
+        "user_id",
+        "rated",
+        "user_id",
+        "timestamp",
+        "rating",
+        200,
+        "filtered",
     ),
     "trivago": Set(
-        "trivago-recsys19", "click", "request_id", "acted", "session_id", "place", "acted_types", 30
+        "trivago-recsys19",
+        "click",
+        "request_id",
+        "acted",
+        "session_id",
+        "place",
+        "acted_types",
+        30,
+        "ranked",
     ),
 }
 
@@ -94,20 +114,31 @@ def ratings(train: pa.Table) -> pa.Table:
 
 
 def actions(train: pa.Table) -> pa.Table:
-    """The log of trivago: the longest history of a session, without the clicks that it ends at."""
+    """The log of trivago: the longest history of a session, without the clicks that it ends at.
+
+    An event is the first of consecutive actions on an item: seven of eight actions are on the item
+    before, and a model that repeats it has learned nothing of items.
+    """
     lengths = pc.list_value_length(train["acted_items"])
     order = pc.sort_indices(
         pa.table({"session": train["session_id"], "length": lengths}),
         sort_keys=[("session", "ascending"), ("length", "descending")],
     )
-    sessions = train["session_id"].take(order).to_numpy()
-    first = np.r_[True, sessions[1:] != sessions[:-1]]
+    first = changes(train["session_id"].take(order))
     longest = train.take(order.filter(pa.array(first))).combine_chunks()
     parents = pc.list_parent_indices(longest["acted_items"].chunk(0))
     names = {"acted_items": "item_id", "acted_types": "acted_types"}
     flat = {new: pc.list_flatten(longest[old]) for old, new in names.items()}
     session = longest["session_id"].take(parents)
-    return pa.table({"session_id": session, **flat, "place": np.arange(len(parents))})
+    table = pa.table({"session_id": session, **flat, "place": np.arange(len(parents))})
+    starts = [changes(table[name]) for name in ("session_id", "item_id")]
+    return table.filter(pa.array(np.logical_or(*starts)))
+
+
+def changes(column: pa.ChunkedArray) -> np.ndarray:
+    """Returns which values differ from the one before; the first does."""
+    values = column.to_numpy()
+    return np.r_[True, values[1:] != values[:-1]]
 
 
 LOGS = {"movielens-1m": ratings, "trivago": actions}
@@ -189,6 +220,7 @@ def sequence_experiment(name: str, seed: int, base: Path, folder: Path) -> Seque
         "model": {"name": "sasrec", "width": WIDTH, "dropout": 0.2},
         "objectives": [{"name": "next_item"}],
         "training": {"epochs": 100, "patience": 10},
+        "evaluation": {"seen": own.seen},
     }
     next_items = folder / "next"
     next_items.mkdir(exist_ok=True)

@@ -85,7 +85,7 @@ def sequences(
         for part in read_histories(
             DataSplit(folder / "data" / split), longer, experiment.data.item, 512
         ):
-            for name, x in _named(part).items():
+            for name, x in _named(part, experiment.evaluation.seen == "filtered").items():
                 found.setdefault(f"{split}/{name}", []).append(x)
     return fitted, {name: _joined(parts) for name, parts in found.items()}
 
@@ -109,8 +109,9 @@ def run_of(experiment: SequenceExperiment, fitted: FittedFeatures, users: int) -
     }
 
 
-def _named(part: Histories) -> dict[str, np.ndarray]:
-    return {**part.inputs, "targets": part.targets, "seen": part.seen}
+def _named(part: Histories, filter_seen: bool) -> dict[str, np.ndarray]:
+    seen = part.seen if filter_seen else part.seen[:, :0]
+    return {**part.inputs, "targets": part.targets, "seen": seen}
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:
