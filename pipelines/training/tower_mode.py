@@ -18,7 +18,7 @@ from pipelines.common.machine import machine
 from pipelines.feed import Feed
 from pipelines.feed.tensors import block_tensors
 from pipelines.scoring.microbatches import micro_batch_requests
-from pipelines.training.tower_gradient import SEED_STATE, TowerGradient
+from pipelines.training.tower_gradient import TowerGradient, has_batch_statistics
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import CANDIDATE_MASK
 
@@ -129,11 +129,9 @@ class TowerTuner:
         Statistics of a batch are those of a micro-batch, which then keeps its size. XLA compiles
         each length again, so it is left out where requests have several candidates.
         """
-        state = self._model.tower.non_trainable_variables
-        has_statistics = any(variable.name != SEED_STATE for variable in state)
         size = default.micro_batch_size
         sizes = [size]
-        if size is not None and not has_statistics:
+        if size is not None and not has_batch_statistics(self._model.tower):
             larger = _LARGER * size
             few, many = (int(micro_batch_requests(mask, rows)) for rows in (size, larger))
             sizes += [larger] if many > few else []

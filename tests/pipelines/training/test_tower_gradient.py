@@ -19,7 +19,7 @@ from pipelines.training.step import TrainStep
 from pipelines.training.tower_gradient import TowerGradient
 from recsys_attn.backend.gradients import compiled_sums
 from recsys_attn.loss_options import LossName
-from recsys_attn.models import aitm
+from recsys_attn.models import aitm, mlp
 from recsys_attn.schema import Categorical, Schema, Task
 from tests.support import shop
 
@@ -171,6 +171,37 @@ def test_step_has_the_penalty_of_the_order(rows: int) -> None:
     step = tf.function(lambda: tower(model.embedding(inputs), labels, totals, 1, tf.ones(2)))
     assert float(expected) > 0.01
     np.testing.assert_allclose(float(step().loss), float(expected), rtol=1e-5)
+
+
+@pytest.mark.parametrize("candidates", [1, 5])
+def test_statistics_are_of_as_many_requests_as_rows(candidates: int) -> None:
+    """The candidates of a request are alike, so that they do not count as rows of a batch."""
+    schema = Schema((Categorical("item", size=9),), (Task("click"),))
+    model = mlp(schema, units=(4,), activation="dice")
+    rng = np.random.default_rng(3)
+    for weight in model.weights[1:]:
+        weight.assign(rng.normal(size=weight.shape))
+    ids = rng.integers(0, 9, (6, candidates))
+
+    def after(requests: slice, rows: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """Gradients and the moving statistics of some requests, from the same start."""
+        state = [v.numpy() for v in model.tower.non_trainable_variables]
+        inputs = {"item": ids[requests], "candidate_mask": np.ones(ids[requests].shape, bool)}
+        labels = {"click": tf.ones(ids[requests].shape)}
+        gradient = TowerGradient(model.tower, schema.tasks, lambda loss: loss, rows=rows)
+        fields, ones = model.embedding(inputs), tf.ones(1)
+        step = tf.function(lambda: gradient(fields, labels, {"click": 1.0}, 1, ones).of_variables)
+        gradients = np.concatenate([x.numpy().ravel() for x in step()])
+        statistics = np.concatenate([v.numpy() for v in model.tower.non_trainable_variables])
+        for variable, value in zip(model.tower.non_trainable_variables, state, strict=True):
+            variable.assign(value)
+        return gradients, statistics
+
+    found, statistics = after(slice(6), 4)
+    first, expected = after(slice(4), None)
+    rest, _ = after(slice(4, 6), None)
+    np.testing.assert_allclose(found, first + rest, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(statistics, expected, rtol=1e-5)
 
 
 def test_micro_batches_drop_other_units() -> None:
