@@ -18,7 +18,7 @@ from pipelines.common.machine import machine
 from pipelines.feed import Feed
 from pipelines.feed.tensors import block_tensors
 from pipelines.scoring.microbatches import micro_batch_requests
-from pipelines.training.tower_gradient import TowerGradient, has_batch_statistics
+from pipelines.training.tower_gradient import TowerGradient, depends_on_batch
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import CANDIDATE_MASK
 
@@ -126,12 +126,12 @@ class TowerTuner:
     def _modes(self, default: TowerMode, mask: tf.Tensor) -> list[TowerMode]:
         """The default and others, each of another graph.
 
-        Statistics of a batch are those of a micro-batch, which then keeps its size. XLA compiles
-        each length again, so it is left out where requests have several candidates.
+        Where layers depend on the batch, a micro-batch keeps its size. XLA compiles each length
+        again, so it is left out where requests have several candidates.
         """
         size = default.micro_batch_size
         sizes = [size]
-        if size is not None and not has_batch_statistics(self._model.tower):
+        if size is not None and not depends_on_batch(self._model.tower):
             larger = _LARGER * size
             few, many = (int(micro_batch_requests(mask, rows)) for rows in (size, larger))
             sizes += [larger] if many > few else []

@@ -16,7 +16,8 @@ from pipelines.feed import Layout
 from pipelines.training import step as step_module
 from pipelines.training.optimizer import make_optimizer
 from pipelines.training.step import TrainStep
-from pipelines.training.tower_gradient import TowerGradient
+from pipelines.training.tower_gradient import TowerGradient, depends_on_batch
+from recsys_attn import models
 from recsys_attn.backend.gradients import compiled_sums
 from recsys_attn.loss_options import LossName
 from recsys_attn.models import aitm, mlp
@@ -171,6 +172,23 @@ def test_step_has_the_penalty_of_the_order(rows: int) -> None:
     step = tf.function(lambda: tower(model.embedding(inputs), labels, totals, 1, tf.ones(2)))
     assert float(expected) > 0.01
     np.testing.assert_allclose(float(step().loss), float(expected), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("mlp", {"activation": "dice"}, True),
+        ("dcn", {"norm": "batch"}, True),
+        ("mmoe", {"balance": 0.1}, True),
+        ("mmoe", {}, False),
+        ("dcn", {"norm": "layer"}, False),
+    ],
+)
+def test_layers_that_depend_on_the_batch_are_found(
+    name: str, options: dict[str, Any], expected: bool
+) -> None:
+    schema = Schema((Categorical("item", size=9),), (Task("click"), Task("buy")))
+    assert depends_on_batch(models.get(name)(schema, **options).tower) == expected
 
 
 @pytest.mark.parametrize("candidates", [1, 5])
