@@ -54,7 +54,7 @@ class TowerGradient:
         tasks: The tasks, for their losses.
         scale_loss: The optimizer's scaling of the loss.
         jit_compile: Whether XLA compiles it, forwards and backwards.
-        rows: Candidates of a micro-batch, or its requests where layers depend on the batch; None for
+        rows: Candidates of a micro-batch, or its requests where layers depend on the batch; None:
             the whole batch.
         shared: Variables of the tower by which the gradient of each task's loss is computed too;
             a backward pass for each task.
