@@ -87,11 +87,11 @@ class TrainingOptions(LoopOptions):
             a long training finds it faster. false also switches the measurement off.
         micro_batch_size: Candidates that the tower computes at a time, few enough to stay in a
             processor's cache; gradients are added up over the whole batch, while dropout,
-            statistics of a batch and losses that layers add are those of a micro-batch; a model
-            with such statistics or `balance` takes as many requests. 0: the whole batch at once.
-            None: 64, or more for a tower of many weights; with a GPU the whole batch. Where this
-            and `jit_compile` are left out and an epoch has 500,000 rows or more, the fastest way is
-            measured at the start, and remembered for the machine.
+            statistics of a batch and losses that layers add are those of a micro-batch, which then
+            has at least 32 requests. 0: the whole batch at once. None: 64, or more for a tower of
+            many weights; with a GPU the whole batch. Where this and `jit_compile` are left out and
+            an epoch has 500,000 rows or more, the fastest way is measured at the start, and
+            remembered for the machine.
         shuffle_rows: Rows that are shuffled together, at least a row group; twice as many are in
             memory. Raise it for sorted data.
         embeddings_l2: L2 penalty of the embedding tables. With a row-wise optimizer, of the rows

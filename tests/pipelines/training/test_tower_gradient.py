@@ -21,7 +21,7 @@ from recsys_attn import models
 from recsys_attn.backend.gradients import compiled_sums
 from recsys_attn.loss_options import LossName
 from recsys_attn.models import aitm, mlp
-from recsys_attn.schema import Categorical, Schema, Task
+from recsys_attn.schema import Categorical, Schema, Sequence, Task
 from tests.support import shop
 
 B, T = 11, 3
@@ -174,32 +174,52 @@ def test_step_has_the_penalty_of_the_order(rows: int) -> None:
     np.testing.assert_allclose(float(step().loss), float(expected), rtol=1e-5)
 
 
+class Normalised(keras.layers.Layer):
+    """Keeps its normalisation where no walk over public attributes finds it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._norm = keras.layers.BatchNormalization()
+
+    def build(self, shape: Any) -> None:
+        self._norm.build(shape)
+
+
+def test_own_layers_with_batch_statistics_are_found() -> None:
+    layer = Normalised()
+    layer.build((None, 4))
+    assert depends_on_batch(layer)
+
+
 @pytest.mark.parametrize(
     ("name", "options", "expected"),
     [
         ("mlp", {"activation": "dice"}, True),
         ("dcn", {"norm": "batch"}, True),
+        ("dien", {"activation": "relu"}, True),
+        ("bst", {}, False),
         ("mmoe", {"balance": 0.1}, True),
         ("mmoe", {}, False),
         ("dcn", {"norm": "layer"}, False),
     ],
 )
-def test_layers_that_depend_on_the_batch_are_found(
+def test_towers_that_depend_on_the_batch_are_found(
     name: str, options: dict[str, Any], expected: bool
 ) -> None:
-    schema = Schema((Categorical("item", size=9),), (Task("click"), Task("buy")))
+    seen = Sequence("seen", shares="item", max_length=4)
+    schema = Schema((Categorical("item", size=9), seen), (Task("click"), Task("buy")))
     assert depends_on_batch(models.get(name)(schema, **options).tower) == expected
 
 
 @pytest.mark.parametrize("candidates", [1, 5])
-def test_statistics_are_of_as_many_requests_as_rows(candidates: int) -> None:
-    """The candidates of a request are alike, so that they do not count as rows of a batch."""
+def test_batch_statistics_are_of_many_requests(candidates: int) -> None:
+    """Also with several candidates: those of a request are alike. Both halves have 35 of 70."""
     schema = Schema((Categorical("item", size=9),), (Task("click"),))
     model = mlp(schema, units=(4,), activation="dice")
     rng = np.random.default_rng(3)
-    for weight in model.weights[1:]:
+    for weight in model.weights[1:]:  # the first is the table
         weight.assign(rng.normal(size=weight.shape))
-    ids = rng.integers(0, 9, (6, candidates))
+    ids = rng.integers(0, 9, (70, candidates))
 
     def after(requests: slice, rows: int | None) -> tuple[np.ndarray, np.ndarray]:
         """Gradients and the moving statistics of some requests, from the same start."""
@@ -215,10 +235,10 @@ def test_statistics_are_of_as_many_requests_as_rows(candidates: int) -> None:
             variable.assign(value)
         return gradients, statistics
 
-    found, statistics = after(slice(6), 4)
-    first, expected = after(slice(4), None)
-    rest, _ = after(slice(4, 6), None)
-    np.testing.assert_allclose(found, first + rest, rtol=1e-4, atol=1e-5)
+    found, statistics = after(slice(70), 4)
+    first, expected = after(slice(35), None)
+    rest, _ = after(slice(35, 70), None)
+    np.testing.assert_allclose(found, first + rest, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(statistics, expected, rtol=1e-5)
 
 
