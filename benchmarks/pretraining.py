@@ -7,15 +7,17 @@ Ranks by the model of `experiments/` from scratch and with the encoder and the i
 (`model.encoder_from`), frozen and tuned. Labels are those of a share of the train rows, drawn by a
 hash of the user (MovieLens-1M) or the request (trivago); validation and test rows stay whole, and
 so do the vocabularies, which need no labels. Batches are smaller and epochs more than in the
-experiment's file, so that few rows take enough steps too: the patience is of 128 steps or more.
+experiment's file, so that few rows take enough steps too: the patience is at least four epochs and
+128 steps.
 
 The events of pretraining come from the ranker's whole train split alone, so that nothing of its
 validation and test rows is seen: for MovieLens-1M each train row is an event, a rating at its time,
 and the split is by time; for trivago the events of a session are the longest history of its train
-rows, and the split is by user. They hold no label: neither `like` nor a click of trivago's lists.
-Targets that stop the pretraining are the last events of the same log.
+rows, without repetitions, and the split is by user. They hold no label: neither `like` nor a click
+of trivago's lists. Targets that stop the pretraining are the last events of the same log.
 
-An interval has 95 % of the clusters of test rows, users or requests, for the mean over the seeds.
+An interval has 95 % of the clusters of test rows, users or requests, for the mean over the seeds;
+that of a difference holds for other seeds too.
 Every run keeps its folder, so the same command goes on where it was interrupted.
 """
 
@@ -124,18 +126,18 @@ def actions(train: pa.Table) -> pa.Table:
         pa.table({"session": train["session_id"], "length": lengths}),
         sort_keys=[("session", "ascending"), ("length", "descending")],
     )
-    first = changes(train["session_id"].take(order))
+    first = differs_from_last(train["session_id"].take(order))
     longest = train.take(order.filter(pa.array(first))).combine_chunks()
     parents = pc.list_parent_indices(longest["acted_items"].chunk(0))
     names = {"acted_items": "item_id", "acted_types": "acted_types"}
     flat = {new: pc.list_flatten(longest[old]) for old, new in names.items()}
     session = longest["session_id"].take(parents)
     table = pa.table({"session_id": session, **flat, "place": np.arange(len(parents))})
-    starts = [changes(table[name]) for name in ("session_id", "item_id")]
+    starts = [differs_from_last(table[name]) for name in ("session_id", "item_id")]
     return table.filter(pa.array(np.logical_or(*starts)))
 
 
-def changes(column: pa.ChunkedArray) -> np.ndarray:
+def differs_from_last(column: pa.ChunkedArray) -> np.ndarray:
     """Returns which values differ from the one before; the first does."""
     values = column.to_numpy()
     return np.r_[True, values[1:] != values[:-1]]
@@ -203,8 +205,9 @@ def sequence_experiment(name: str, seed: int, base: Path, folder: Path) -> Seque
         folder: Folder for the events, and for the run of the sequence model, `next`.
     """
     own, log = SETS[name], folder / "events.parquet"
-    if not log.exists():  # ingest looks at its time
-        pq.write_table(LOGS[name](pq.read_table(base / "data/train")), log)
+    events = LOGS[name](pq.read_table(base / "data/train"))
+    if not log.exists() or not pq.read_table(log).equals(events):  # ingest looks at its time
+        pq.write_table(events, log)
     values = {
         "name": f"{name}-next",
         "seed": seed,
@@ -269,7 +272,9 @@ def new_table() -> Table:
 def training_of(experiment: Experiment, run: Path, share: float = 1.0) -> dict[str, Any]:
     """Returns the keys of the training that follow from the labelled requests.
 
-    A patience of a few epochs ends a training of a hundred requests before it has learned anything.
+    A patience of a few epochs ends a training of a hundred requests before it has learned anything,
+    as does a learning rate that falls after each of its epochs that is no better: over the patience
+    it falls as much as with the least one.
 
     Args:
         experiment: The experiment.
@@ -281,10 +286,12 @@ def training_of(experiment: Experiment, run: Path, share: float = 1.0) -> dict[s
     size = experiment.training.batch_of(round(requests))
     least, steps = _PATIENCE
     patience = max(least, math.ceil(steps * size / requests))
+    options = experiment.training
     return {
         "training.batch_size": size,
         "training.epochs": 10 * patience,
         "training.patience": patience,
+        "training.reduce_on_plateau": options.reduce_on_plateau ** (least / patience),
     }
 
 

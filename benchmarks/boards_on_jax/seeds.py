@@ -118,8 +118,8 @@ class Seeds:
             features.append(CANDIDATE_MASK)
         share = self._run.get("share", 1.0) if split == "train" else 1.0
         kept = slice(None) if share == 1 else arrays[names.DRAWS] < share
-        inputs = {name: _kind(arrays[names.of_input(split, name)][kept]) for name in features}
-        return {"inputs": inputs, "labels": _kind(np.stack(labels, axis=-1)[kept])}
+        inputs = {name: _on_device(arrays[names.of_input(split, name)][kept]) for name in features}
+        return {"inputs": inputs, "labels": _on_device(np.stack(labels, axis=-1)[kept])}
 
     def _start(self, seed: int) -> State:
         """The values of a seed; every seed builds the same model anew."""
@@ -230,7 +230,8 @@ class Seeds:
     def _score(self, state: State, inputs: dict[str, jax.Array]) -> jax.Array:
         """Logits `(requests, candidates, tasks)`."""
         count = len(next(iter(inputs.values())))
-        size = _ROWS // inputs[CANDIDATE_MASK].shape[1] if CANDIDATE_MASK in inputs else _ROWS
+        candidates = inputs[CANDIDATE_MASK].shape[1] if CANDIDATE_MASK in inputs else 1
+        size = max(1, _ROWS // candidates)
         chunks = -(-count // size)
 
         def score(part: dict[str, jax.Array]) -> jax.Array:
@@ -247,5 +248,5 @@ class Seeds:
         return found.reshape(-1, *found.shape[2:])[:count]
 
 
-def _kind(x: np.ndarray) -> jax.Array:
+def _on_device(x: np.ndarray) -> jax.Array:
     return jnp.asarray(x, "int32" if np.issubdtype(x.dtype, np.integer) else "float32")

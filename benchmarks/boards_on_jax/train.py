@@ -32,10 +32,9 @@ def one(path: Path, options: argparse.Namespace) -> None:
     if options.epochs is not None:
         run["training"]["epochs"] = options.epochs
     arrays = dict(np.load(path.parent / "rows.npz"))
-    if "encoder" in run:
-        weights = np.load(path.parent / run["encoder"]["weights"])
-        arrays |= {of_encoder(int(number)): weights[number] for number in weights.files}
     chosen = [run["seed"] + place for place in range(options.seeds)]
+    if "encoder" in run:
+        arrays |= encoder_weights(path.parent / run["encoder"]["weights"], chosen)
     begin = time.perf_counter()
     seeds = Seeds(run, arrays, chosen)
     history = seeds.train(options.deadline, lambda epoch: say(run["name"], epoch))
@@ -57,6 +56,20 @@ def one(path: Path, options: argparse.Namespace) -> None:
     (options.out / path.name).write_text(json.dumps(found), "utf-8")
     said = ", ".join(" ".join(f"{auc:.4f}" for auc in each.values()) for each in tested)
     print(f"{run['board']}, {run['name']}: test AUC {said}, {found['seconds']:.0f} s", flush=True)
+
+
+def encoder_weights(path: Path, seeds: list[int]) -> dict[str, np.ndarray]:
+    """Reads what `benchmarks.sequences_on_jax.train` wrote.
+
+    Args:
+        path: The weights.
+        seeds: The seeds that they must have.
+    """
+    known = json.loads(path.with_suffix(".json").read_text("utf-8"))["seeds"]
+    if known[: len(seeds)] != seeds:
+        raise SystemExit(f"{path}: expected an encoder of the seeds {seeds}. Received: {known}.")
+    weights = np.load(path)
+    return {of_encoder(int(number)): weights[number] for number in weights.files}
 
 
 def main() -> None:

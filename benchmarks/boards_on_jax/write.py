@@ -61,33 +61,43 @@ def check(loaded: LoadedBoard, experiment: Experiment, shared: Experiment) -> No
     Raises:
         PipelineError: It cannot; the sentence says why.
     """
-    options = experiment.training
     others = {
         "data.items": experiment.data.items,
         "data that are not those of all models": experiment.data != shared.data,
         "model.encoder_from": experiment.model.encoder_from,
-        "training.calibrate": options.calibrate and loaded.board.metric != "auc",
-        "no training.batch_size": options.batch_size is None,
-        f"training.optimizer = {options.optimizer!r}": options.optimizer
-        not in ("adam", "lazy_adam"),
-        # The penalty of rows comes after the clipping, and here before it.
-        "training.clip_norm with lazy_adam": options.clip_norm and options.optimizer != "adam",
+        "training.calibrate": experiment.training.calibrate and loaded.board.metric != "auc",
     }
-    if unknown := unknown_keys(options) + [name for name, is_given in others.items() if is_given]:
+    given = [name for name, is_given in others.items() if is_given]
+    if unknown := unknown_options(experiment) + given:
         raise PipelineError(
             f"{loaded.name}: expected options that the loop on JAX has. Received: "
             f"{', '.join(unknown)}. Use `recsys-attn reproduce {loaded.name}`."
         )
 
 
-def unknown_keys(options: TrainingOptions) -> list[str]:
-    """Returns the keys with values that the loop does not know."""
+def unknown_options(experiment: Experiment) -> list[str]:
+    """Returns the options of a training that the loop does not know.
+
+    Args:
+        experiment: The experiment.
+    """
+    options = experiment.training
     given, default = options.model_dump(), TrainingOptions().model_dump()
-    return [
+    keys = [
         key
         for key, value in given.items()
         if key not in KNOWN | _WITHOUT_EFFECT and value != default[key]
     ]
+    others = {
+        "no training.batch_size": options.batch_size is None,
+        f"training.optimizer = {options.optimizer!r}": options.optimizer
+        not in ("adam", "lazy_adam"),
+        # The penalty of rows comes after the clipping, and here before it.
+        "training.clip_norm with lazy_adam": options.clip_norm and options.optimizer != "adam",
+        "a training.monitor that is not an AUC": set(experiment.monitor.metrics.values())
+        != {"auc"},
+    }
+    return keys + [name for name, is_given in others.items() if is_given]
 
 
 def rows_of(folder: Path, fitted: FittedFeatures, request: str | None) -> dict[str, np.ndarray]:

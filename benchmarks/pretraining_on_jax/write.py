@@ -48,16 +48,16 @@ def write_set(name: str, shares: list[float], data: Path, folder: Path) -> None:
     encoder, rows = _sequence_model(name, base, folder, console)
     fitted = FittedFeatures.load(base / "features")
     read = load_experiment(base, pretraining.CHANGES)
-    if unknown := boards.unknown_keys(read.training):
-        raise SystemExit(f"{name}: the loop on JAX does not know {', '.join(unknown)}.")
     request, train = read.data.request, pq.read_table(base / "data/train")
     drawn = pretraining.draws(name, train)[request_starts(train, request)[:-1]]
     rows |= {**boards.rows_of(base, fitted, request), names.DRAWS: drawn}
     np.savez_compressed(folder / "rows.npz", **rows)
     for share in shares:
         kept = float((drawn < share).mean())
-        changes = pretraining.CHANGES | pretraining.training_of(read, base, kept)
-        experiment = load_experiment(base, changes)
+        keys = pretraining.CHANGES | pretraining.training_of(read, base, kept)
+        experiment = load_experiment(base, keys)
+        if unknown := boards.unknown_options(experiment):
+            raise SystemExit(f"{name}: the loop on JAX does not know {', '.join(unknown)}.")
         for start, options in pretraining.STARTS.items():
             run = boards.run_of(name, f"{start}, {share:.0%}", experiment, fitted)
             run |= {"share": share, "start": start}

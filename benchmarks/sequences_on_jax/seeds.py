@@ -109,10 +109,9 @@ class Seeds:
     def _monitored(self) -> list[float]:
         """The monitored metric of the validation rows by seed."""
         found = [metrics.metrics()[MONITOR] for metrics in self.metrics(self.state, self.valid)]
-        known = [value for value in found if value is not None]
-        if not known:
+        if None in found:
             raise ValueError("A training needs validation rows. Received: a split without rows")
-        return known
+        return [float(value or 0.0) for value in found]
 
     def _start(self, seed: int) -> State:
         keras.utils.set_random_seed(seed)

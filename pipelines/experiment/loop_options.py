@@ -41,14 +41,14 @@ class LoopOptions(TomlTable):
     checkpoint_every: int = Field(default=1000, ge=0)
     keep_checkpoints: int = Field(default=2, ge=1)
 
-    def batch_of(self, rows: int) -> int:
+    def batch_of(self, count: int) -> int:
         """The requests or histories of each shard in a step.
 
         Args:
-            rows: Requests or histories of a shard in an epoch.
+            count: Requests or histories of a shard in an epoch.
         """
         least, most = self.batch_sizes
-        exponent = round(math.log2(max(1, rows / self.epoch_steps)))
+        exponent = round(math.log2(max(1, count / self.epoch_steps)))
         return self.batch_size or min(max(2**exponent, least), most)
 
     @property

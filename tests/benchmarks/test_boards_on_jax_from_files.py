@@ -82,6 +82,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ('"training.clip_norm" = 1.0, "training.optimizer" = "lazy_adam"', "clip_norm with lazy"),
         ('"data.split" = { by = "hash" }', "data that are not those of all models"),
         ('"training.monitor" = "click"', "monitor"),
+        (
+            '"data.request" = "user", "tasks" = [{ name = "click", loss = "softmax" }]',
+            "monitor that is not an AUC",
+        ),
     ],
 )
 def test_what_the_loop_does_not_have_is_refused(folder: Path, line: str, message: str) -> None:

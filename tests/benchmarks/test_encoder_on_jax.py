@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -21,9 +20,9 @@ NEW, OLD = np.array([0, 1, 2, 5]), np.array([0, 1, 6, 3])  # rows of the values 
 
 @pytest.mark.parametrize("train", ["tuned", "frozen"])
 def test_a_seed_has_its_encoder_and_its_rows(train: str) -> None:
-    trained = [sasrec(EVENTS, width=8) for _ in range(2)]
+    trained, rng = [sasrec(EVENTS, width=8) for _ in range(2)], np.random.default_rng(0)
     for each in trained:
-        each.set_weights([keras.random.normal(ops.shape(x)) for x in each.weights])
+        each.set_weights([rng.normal(size=x.shape) for x in each.weights])
     weights = zip(*(each.trainable_variables for each in trained), strict=True)
     arrays = {of_encoder(number): np.stack(both) for number, both in enumerate(weights)}
     arrays |= {of_rows("seen", "new"): NEW, of_rows("seen", "old"): OLD}
