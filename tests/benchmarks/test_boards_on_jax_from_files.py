@@ -29,6 +29,7 @@ tasks = [{ name = "click" }]
 [data]
 source = "parquet"
 path = "PATH"
+REQUEST
 split = { by = "column", column = "split" }
 
 [model]
@@ -59,19 +60,26 @@ set = { "training.optimizer" = "lazy_adam" }
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows whose clicks follow the item, nine of ten times."""
-    made, rng = tmp_path_factory.mktemp("board"), np.random.default_rng(0)
+def board_in(made: Path, request: str = "") -> Path:
+    """Writes rows whose clicks follow the item, nine of ten times, in lists of two or three."""
+    rng, place = np.random.default_rng(0), np.arange(ROWS)
     item = rng.integers(0, 6, ROWS)
     click = (item % 2 == 0) ^ (rng.random(ROWS) < 0.1)
-    columns = {"user": rng.integers(0, 9, ROWS), "item": item, "click": click.astype("int8")}
-    split = np.array(["train", "train", "valid", "test"])[np.arange(ROWS) % 4]
-    pq.write_table(pa.table({**columns, "split": split}), made / "rows.parquet")
-    text = EXPERIMENT.replace("PATH", str(made / "rows.parquet"))
+    list_of = place // 5 * 2 + (place % 5 > 2)
+    user = rng.integers(0, 9, ROWS)[list_of]
+    columns = {"user": user, "item": item, "click": click.astype("int8")}
+    split = np.array(["train", "train", "valid", "test"])[list_of % 4]
+    table = pa.table({**columns, "list": list_of, "split": split})
+    pq.write_table(table, made / "rows.parquet")
+    text = EXPERIMENT.replace("PATH", str(made / "rows.parquet")).replace("REQUEST", request)
     (made / "small.toml").write_text(text, "utf-8")
     (made / "board.toml").write_text(BOARD, "utf-8")
     return made
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return board_in(tmp_path_factory.mktemp("board"))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +108,11 @@ def test_what_the_loop_does_not_have_is_refused(folder: Path, line: str, message
 
 
 @pytest.mark.thorough
-def test_a_board_ends_in_its_table(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("request_key", ["", 'request = "list"'], ids=["rows", "lists"])
+def test_a_board_ends_in_its_table(
+    request_key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = board_in(tmp_path, request_key)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     written, found = folder / "written/board", folder / "found"
     commands = [

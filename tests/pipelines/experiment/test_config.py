@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.common.artifacts import EXPERIMENT, write_json
 from pipelines.common.errors import PipelineError
-from pipelines.experiment.config import load_experiment
+from pipelines.experiment.config import TrainingOptions, load_experiment
 from pipelines.experiment.step_fingerprints import resolved
 from pipelines.ingest.data_options import SplitOptions, SplitPaths
 from recsys_attn import models
@@ -183,3 +183,11 @@ def test_a_password_in_a_uri_is_not_kept(tmp_path: Path) -> None:
     assert found["data"]["path"] == ["s3://bucket/clicks?region=eu", "/local"]
     values["data__path"] = "s3://key:secret@bucket/clicks"
     assert resolved(load(tmp_path, (text, ""), **values))["data"]["path"] == "s3://bucket/clicks"
+
+
+@pytest.mark.parametrize(
+    ("requests", "expected"), [(0, 32), (9_000, 32), (80_000, 256), (10**7, 1024)]
+)
+def test_batches_are_smaller_where_requests_are_few(requests: int, expected: int) -> None:
+    assert TrainingOptions().batch_of(requests) == expected
+    assert TrainingOptions(batch_size=7).batch_of(requests) == 7
