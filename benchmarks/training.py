@@ -49,7 +49,7 @@ from benchmarks.shared import command_line
 from benchmarks.shared.command_line import is_yes, one_of
 from pipelines.cli.import_tensorflow import set_defaults
 
-REQUESTS = 32  # of the batches of the benchmark of requests
+REQUESTS = 128  # of the batches of the benchmark of requests
 LOG = Console(stderr=True, highlight=False)
 
 
