@@ -68,9 +68,18 @@ CHANGES: dict[str, Any] = {
 
 
 class Set(NamedTuple):
-    """A data set: its folder, what is drawn, the history that is encoded, and the log's columns.
+    """A data set for a ranking model, and the event log of its sequence model.
 
-    `seen` says whether a next item may be one of the history.
+    Attributes:
+        folder: Folder of its files.
+        task: The task that is evaluated.
+        unit: Column by which labels are drawn: all rows of a value are labelled, or none.
+        history: The history that is encoded.
+        user: Column of the log's users or sessions.
+        time: Its column of times.
+        column: A further column of its events.
+        max_length: Events of a history of the sequence model.
+        seen: `"ranked"` where a next item may be one of the history, else `"filtered"`.
     """
 
     folder: str

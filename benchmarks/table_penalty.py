@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,8 +68,8 @@ class RowsOfTheBatch(KerasAdam):
         """None: the optimizer has it."""
 
 
-class _OwnAdam:
-    """A table and its moments; `_step` of a subclass takes a step for the ids of a batch."""
+class _OwnAdam(ABC):
+    """A table and its moments."""
 
     def __init__(self, start: np.ndarray) -> None:
         self.table = tf.Variable(start)
@@ -76,11 +77,9 @@ class _OwnAdam:
         self.now = tf.Variable(0)
         self.step = tf.function(self._step, IDS, autograph=False)
 
-    def finish(self) -> None:
-        """Nothing is left to do."""
-
+    @abstractmethod
     def _step(self, ids: tf.Tensor) -> None:
-        raise NotImplementedError(f"{type(self).__name__} must implement `_step`")
+        """Takes a step for the ids of a batch."""
 
     def _gradient(self, ids: tf.Tensor) -> tf.IndexedSlices:
         with tf.GradientTape() as tape:
@@ -90,6 +89,9 @@ class _OwnAdam:
 
 class OnePass(_OwnAdam):
     """All rows in each step, by TensorFlow's kernel that reads and writes each array once."""
+
+    def finish(self) -> None:
+        """Nothing is left to do."""
 
     def _step(self, ids: tf.Tensor) -> None:
         slices = self._gradient(ids)
@@ -131,9 +133,7 @@ class ByRows(_OwnAdam):
     def _step(self, ids: tf.Tensor) -> None:
         unique, _ = tf.unique(ids)
         with tf.control_dependencies([self._catch_up(unique)]):
-            rows = rows_of(self._gradient(ids))
-        if rows is None:
-            raise TypeError("A lookup has a sparse gradient. Received: a dense one")
+            rows: Any = rows_of(self._gradient(ids))
         state = [tf.gather(v, rows.ids) for v in (self.table, *self.moments)]
         new = _adam(rows.values, self.now.assign_add(1), *state)
         self._write(rows.ids, [*new, tf.fill(tf.shape(rows.ids), self.now.value())])

@@ -21,9 +21,6 @@ def python_of(place: Path) -> Path | None:
 def install(folder: Path) -> None:
     """Makes the environment. Where packages come from is pip's to know, from its settings."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    python = python_of(folder)
-    if python is None:
-        raise FileNotFoundError(f"The new environment {folder} has no Python that can be run")
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [str(python_of(folder)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "-r", FOLDER / "imports.txt"], check=True)
     subprocess.run([*pip, "--no-deps", "-r", FOLDER / "requirements.txt"], check=True)

@@ -85,7 +85,8 @@ class Seeds:
             self.state, losses = self._epoch(self.state, split[:, 1], self._rows)
             losses = np.asarray(losses)
             trained = time.perf_counter()
-            found = self._monitored()
+            valid = self.metrics(self.state, self.valid)
+            found: list[Any] = [metrics.metrics()[MONITOR] for metrics in valid]
             better = running & (np.asarray(found) > top)
             top, best_at = np.where(better, found, top), np.where(better, epoch, best_at)
             best = chosen(better, self.state, best)
@@ -105,13 +106,6 @@ class Seeds:
             metrics.add(each_above, each_equal, None, np.asarray(split.targets))
             found.append(metrics)
         return found
-
-    def _monitored(self) -> list[float]:
-        """The monitored metric of the validation rows by seed."""
-        found = [metrics.metrics()[MONITOR] for metrics in self.metrics(self.state, self.valid)]
-        if None in found:
-            raise ValueError("A training needs validation rows. Received: a split without rows")
-        return [float(value or 0.0) for value in found]
 
     def _start(self, seed: int) -> State:
         keras.utils.set_random_seed(seed)
