@@ -9,9 +9,8 @@ import numpy as np
 from keras import ops
 
 from benchmarks.boards_on_jax import arrays as names
-from recsys_attn.embedding_tables import plan_tables
 from recsys_attn.models import RankingModel, get_sequence_model
-from recsys_attn.models.pretrained import with_encoder
+from recsys_attn.models.pretrained import copy_rows, with_encoder
 from recsys_attn.schema import Schema
 
 
@@ -34,13 +33,7 @@ def started(
         variable.assign(arrays[names.of_encoder(number)][place])
     found = with_encoder(model, trained, encoder["history"])
     found.tower.histories[encoder["history"]].encoder.trainable = encoder["train"] == "tuned"
-    tables = {variable.name: variable for variable in found.embedding.variables}
-    planned = plan_tables(found.schema, found.embedding.width)
     for mine, theirs in encoder["pairs"]:
         new, old = (arrays[names.of_rows(mine, side)] for side in ("new", "old"))
-        table = next(table for table in planned if mine in table.offsets)
-        value = ops.convert_to_numpy(tables[table.name]).copy()
-        vectors = ops.convert_to_numpy(trained.embedding.vectors(theirs))
-        value[table.offsets[mine] + new] = vectors[old]
-        tables[table.name].assign(value)
+        copy_rows(found, mine, new, ops.convert_to_numpy(trained.embedding.vectors(theirs))[old])
     return found

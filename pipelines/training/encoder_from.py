@@ -16,9 +16,9 @@ from pipelines.training.load import load_sequence_model
 from pipelines.training.own_rate import OwnRate
 from pipelines.training.teacher import fingerprint_of
 from pipelines.training.warm_start import same_ids
-from recsys_attn.embedding_tables import Table, plan_tables
+from recsys_attn.embedding_tables import plan_tables
 from recsys_attn.models import RankingModel, SequenceModel
-from recsys_attn.models.pretrained import require_vectors_alone, with_encoder
+from recsys_attn.models.pretrained import copy_rows, require_vectors_alone, with_encoder
 from recsys_attn.schema import RESERVED_IDS, Schema, Sequence, is_age
 
 _RUN = "model.encoder_from.run"
@@ -51,12 +51,10 @@ class Encoded(NamedTuple):
         counts = []
         for mine, theirs in self.pairs:
             new, old = same_ids(self.features.transform_of(theirs), fitted.transform_of(mine))
-            table, variable = _table(self.model, mine)
-            value = keras.ops.convert_to_numpy(variable).copy()
             vectors = keras.ops.convert_to_numpy(self.trained.embedding.vectors(theirs))
-            value[table.offsets[mine] + new] = vectors[old]
-            variable.assign(value)
-            counts.append((len(new) - RESERVED_IDS, table.sizes[mine] - RESERVED_IDS))
+            copy_rows(self.model, mine, new, vectors[old])
+            size = self.model.embedding.vectors(mine).shape[0]
+            counts.append((len(new) - RESERVED_IDS, size - RESERVED_IDS))
         return counts[0]
 
 
@@ -141,7 +139,7 @@ def _pairs(model: RankingModel, history: str, trained: SequenceModel) -> list[tu
     """The sequences of both histories in their order, checked to have the same widths."""
     mine = _of_ids(model.schema.histories[history])
     theirs = _of_ids(trained.sequences)
-    here = [(name, int(_table(model, name)[1].shape[1])) for name in mine]
+    here = [(name, _row_width(model, name)) for name in mine]
     there = [(name, int(trained.embedding.vectors(name, 0).shape[-1])) for name in theirs]
     if trained.action is not None or [w for _, w in here] != [w for _, w in there]:
         advice = (
@@ -163,8 +161,8 @@ def _listed(widths: Ordered[tuple[str, int]]) -> str:
     return ", ".join(f"{name!r} of width {width}" for name, width in widths)
 
 
-def _table(model: RankingModel, name: str) -> tuple[Table, Any]:
-    """The table of a feature, and its variable."""
+def _row_width(model: RankingModel, name: str) -> int:
+    """The width of a feature's rows, before a projection."""
     tables = plan_tables(model.schema, model.embedding.width)
     table = next(table for table in tables if name in table.offsets)
-    return table, next(v for v in model.embedding.variables if v.name == table.name)
+    return table.table_width or table.width

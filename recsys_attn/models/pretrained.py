@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+from keras import ops
+
+from recsys_attn.embedding_tables import plan_tables
 from recsys_attn.models.encoded_history import EncodedHistory
 from recsys_attn.models.event_encoder import EventEncoder
 from recsys_attn.models.ranking import RankingModel
@@ -17,7 +21,7 @@ def with_encoder(model: RankingModel, trained: SequenceModel, history: str) -> R
 
     The other weights are new. A factor of the encoded events is one of them: it starts small, so
     that other features learn as fast as without an encoder. The rows of the items stay those of the
-    ranking model: copy those of the trained one by the values of their vocabularies.
+    ranking model: `copy_rows` gives them those of the trained one.
 
     Args:
         model: A ranking model without an encoder of this history.
@@ -79,6 +83,35 @@ def with_encoder(model: RankingModel, trained: SequenceModel, history: str) -> R
             f"models the same `width` and the same sequences. {error}"
         ) from None
     return found
+
+
+def copy_rows(model: RankingModel, sequence: str, ids: np.ndarray, vectors: np.ndarray) -> None:
+    """Gives the values of a sequence the vectors of a trained model.
+
+    Args:
+        model: The ranking model.
+        sequence: Name of the sequence; features that share its table have the vectors too.
+        ids: Ids of the values (R,).
+        vectors: Their vectors (R, E), as `trained.embedding.vectors(...)` gives them.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.models import din
+    >>> from recsys_attn.models.pretrained import copy_rows
+    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
+    >>> item, seen = Categorical("item", size=9), Sequence("seen", shares="item")
+    >>> model = din(Schema((item, seen), (Task("click"),)), width=2)
+    >>> copy_rows(model, "seen", np.array([2, 5]), np.ones((2, 2)))
+    >>> np.asarray(model.embedding.vectors("item"))[5]
+    array([1., 1.], dtype=float32)
+    """
+    tables = plan_tables(model.schema, model.embedding.width)
+    table = next(table for table in tables if sequence in table.offsets)
+    variable = next(v for v in model.embedding.variables if v.name == table.name)
+    rows = ops.convert_to_numpy(variable).copy()
+    rows[table.offsets[sequence] + ids] = vectors
+    variable.assign(rows)
 
 
 def require_vectors_alone(model: RankingModel) -> None:
