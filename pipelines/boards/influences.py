@@ -10,11 +10,12 @@ from hashlib import sha256
 from statistics import mean, stdev
 
 import numpy as np
+from scipy.stats import t as students_t
 
 from pipelines.boards.runs import BoardRun
 from pipelines.common.errors import PipelineError
 from pipelines.metrics.influences import mean_of
-from pipelines.metrics.intervals import Difference, Influence, Interval, Z, difference, interval_of
+from pipelines.metrics.intervals import Difference, Influence, Interval, difference, interval_of
 from pipelines.report.comparison import TaskComparison
 from pipelines.report.sides import Side
 
@@ -95,8 +96,11 @@ class Influences:
 
 
 def _margin(values: Sequence[float]) -> float:
-    """Half of the 95 % interval of a mean over seeds; 0 for one seed, which says nothing of it."""
-    return Z * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    """Half of Student's 95 % interval of a mean over seeds; 0 for one, which says nothing of it."""
+    if len(values) == 1:
+        return 0.0
+    quantile = students_t.ppf(0.975, df=len(values) - 1)
+    return float(quantile) * stdev(values) / math.sqrt(len(values))
 
 
 def _independent(parts: Sequence[Interval | Difference]) -> list[float]:

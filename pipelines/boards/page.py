@@ -74,7 +74,11 @@ def _width(name: str, cells: Sequence[str]) -> int:
 
 
 def write_board(
-    folder: Path, loaded: LoadedBoard, lines: Sequence[Line], about: Mapping[str, Any]
+    folder: Path,
+    loaded: LoadedBoard,
+    lines: Sequence[Line],
+    about: Mapping[str, Any],
+    name: str = "board",
 ) -> list[Path]:
     """Writes `board.json`, `board.md` and `board.html`.
 
@@ -83,6 +87,7 @@ def write_board(
         loaded: The board.
         lines: Its table.
         about: Command, versions and hardware.
+        name: Of the files.
 
     Returns:
         The files.
@@ -108,7 +113,7 @@ def write_board(
             about=about,
         )
     )
-    files = [folder / name for name in ("board.json", "board.md", "board.html")]
+    files = [folder / f"{name}.{ending}" for ending in ("json", "md", "html")]
     values = {
         "title": board.title,
         "metric": board.metric,

@@ -64,7 +64,9 @@ def remake(
         runs.append(run)
         if len(runs) % len(names) == 0:
             lines = table(loaded, runs)
-            files = write_board(folder, loaded, lines, about)
+            # A table of some models leaves that of all as it is.
+            name = "board" if len(names) == len(loaded.board.models) else "board-part"
+            files = write_board(folder, loaded, lines, about, name)
     console.print()
     print_board(console, loaded, lines)
     compared = {loaded.board.reference_of(m) or "" for m in loaded.board.models if m.name in names}

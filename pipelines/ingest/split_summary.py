@@ -39,11 +39,11 @@ class SplitSummary:
         if not rows.num_rows:
             return
         for task in self._tasks:
-            label = rows[task.label_column]
+            label = known_labels(rows, task)
             if task.mask is not None:
-                mask = rows[task.mask].cast(pa.bool_())
-                self._unmasked[task.name, split] += pc.sum(mask).as_py() or 0
-                label = pc.if_else(mask, label, pa.scalar(None, label.type))
+                self._unmasked[task.name, split] += (
+                    pc.sum(rows[task.mask].cast(pa.bool_())).as_py() or 0
+                )
             count = self.labels[task.name][split]
             count[0] += len(label) - label.null_count
             count[1] += pc.sum(label).as_py() or 0
@@ -93,6 +93,14 @@ class SplitSummary:
             f"with a known label, {positive} are 1; {masked}check the column "
             f"{task.label_column!r} and data.split."
         )
+
+
+def known_labels(rows: pa.Table, task: Task) -> pa.ChunkedArray:
+    """Returns the labels of a task, null where its mask is false."""
+    label = rows[task.label_column]
+    if task.mask is None:
+        return label
+    return pc.if_else(rows[task.mask].cast(pa.bool_()), label, pa.scalar(None, label.type))
 
 
 def _time_column(options: DataOptions, source: Source) -> str | None:

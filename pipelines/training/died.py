@@ -12,35 +12,48 @@ from pipelines.audit.experts import died
 from pipelines.audit.rows import drawn_rows, rows_of
 from pipelines.feed import Feed
 from recsys_attn.models import RankingModel
+from recsys_attn.schema import Task
 
 ROWS = 4096  # of the validation rows
 NO_ORDER = 0.51  # an AUC below it
 _GATE = "gate/"
 
 
-def dead_tasks(tasks: Sequence[str], epochs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def dead_tasks(tasks: Sequence[Task], epochs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Names the tasks that have learned nothing.
 
+    Of a loss that teaches the order within a request alone, equal scores are all that shows.
+
     Args:
-        tasks: Names of the tasks.
+        tasks: The tasks.
         epochs: Metrics of each epoch, up to the kept one.
     """
     others = ", raise its weight, or set `training.task_weights`" if len(tasks) > 1 else ""
     for task in tasks if epochs else ():
-        auc = epochs[-1][f"val_{task}_auc"]
-        entropies = [epoch.get(f"val_{task}_normalised_entropy", 0.0) for epoch in epochs]
-        if auc == 0.5:  # equal scores, or a rare chance on few rows
+        if epochs[-1][f"val_{task.name}_auc"] == 0.5:  # or a rare chance on few rows
             yield (
-                f"Task {task!r} has an AUC of exactly 0.5, as if all rows had the same score: it "
-                "has probably died. Lower `training.learning_rate` or a penalty, such as "
+                f"Task {task.name!r} has an AUC of exactly 0.5, as if all rows had the same score: "
+                "it has probably died. Lower `training.learning_rate` or a penalty, such as "
                 f"`training.embeddings_l2`{others}."
             )
-        elif auc < NO_ORDER and min(entropies) >= 1:
+        elif seen := _of_no_use(task, epochs):
             yield (
-                f"Task {task!r} has learned nothing: on the validation rows its logloss was never "
-                f"below that of its constant rate, and its AUC is {auc:.3f}. Check its label, "
-                f"train longer, or lower a penalty, such as `training.embeddings_l2`{others}."
+                f"Task {task.name!r} has learned nothing: on the validation rows {seen}. Check its "
+                "label, train longer, or lower a penalty, such as "
+                f"`training.embeddings_l2`{others}."
             )
+
+
+def _of_no_use(task: Task, epochs: Sequence[Mapping[str, Any]]) -> str:
+    """How the metrics of a task show that it has learned nothing; empty: they do not."""
+    aucs = [epoch[f"val_{task.name}_auc"] for epoch in epochs]
+    entropy = f"val_{task.name}_normalised_entropy"
+    if entropy not in epochs[-1]:  # the loss makes no probabilities before it is calibrated
+        is_useless = task.has_probabilities and max(aucs) < NO_ORDER
+        return f"its best AUC is {max(aucs):.3f}" if is_useless else ""
+    if aucs[-1] >= NO_ORDER or min(epoch[entropy] for epoch in epochs) < 1:
+        return ""
+    return f"its logloss was never below that of its constant rate, and its AUC is {aucs[-1]:.3f}"
 
 
 def dead_experts(model: RankingModel, valid: Feed, seed: int) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 

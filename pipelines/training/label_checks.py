@@ -3,38 +3,48 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+
+import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
+from pipelines.ingest.split_summary import known_labels
+from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import RankingModel
 
 
-def check_same_rows(
-    model: RankingModel, labels: Mapping[str, Mapping[str, tuple[int, int] | list[int]]]
-) -> None:
+def check_same_rows(model: RankingModel, train: DataSplit) -> None:
     """Checks the labels of a model that compares the probabilities of its tasks.
 
     Args:
         model: The model; another one has no such needs.
-        labels: Known and positive rows by task and split; none for no check.
+        train: The train rows.
 
     Raises:
-        PipelineError: The tasks have labels in other rows, or a later task happens more often.
+        PipelineError: A row has a label of one task alone, or a task happened in a row where the
+            one before did not.
     """
-    if not model.same_rows or not labels:
+    if not model.same_rows:
         return
-    for before, task in itertools.pairwise(task.name for task in model.schema.tasks):
-        (rows, earlier), (known, positive) = labels[before]["train"], labels[task]["train"]
-        if known != rows:
+    tasks = model.schema.tasks
+    columns = [name for task in tasks for name in (task.label_column, task.mask) if name]
+    pairs = list(itertools.pairwise(tasks))
+    alone, early = dict.fromkeys(range(len(pairs)), 0), dict.fromkeys(range(len(pairs)), 0)
+    for rows in train.batches(list(dict.fromkeys(columns))):
+        for place, (before, task) in enumerate(pairs):
+            first, second = known_labels(rows, before), known_labels(rows, task)
+            alone[place] += pc.sum(pc.xor(pc.is_null(first), pc.is_null(second))).as_py() or 0
+            early[place] += pc.sum(pc.greater(second, first)).as_py() or 0
+    for place, (before, task) in enumerate(pairs):
+        if alone[place]:
             raise PipelineError(
-                f"The model {model.name!r} compares {task!r} and {before!r} over the same rows: "
-                f"the label of {task!r} must be 0, and not null, where {before!r} did not happen. "
-                f"Received in the train split: {known} rows with a label of {task!r}, {rows} with "
-                f"one of {before!r}."
+                f"The model {model.name!r} compares {task.name!r} and {before.name!r} over the "
+                f"same rows: the label of {task.name!r} must be 0, and not null, where "
+                f"{before.name!r} did not happen. Received in the train split: {alone[place]} rows "
+                "with the label of one of them alone."
             )
-        if positive > earlier:
+        if early[place]:
             raise PipelineError(
                 f"The tasks of the model {model.name!r} must stand in their order, such as click, "
-                f"then buy. Received in the train split: {positive} positive rows of {task!r} "
-                f"after {earlier} of {before!r}."
+                f"then buy. Received in the train split: {early[place]} rows in which "
+                f"{task.name!r} happened and {before.name!r} did not."
             )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,14 +58,11 @@ class TrainingData:
         folder: Folder with the splits.
         request: Column of the request id; None: every row is a request.
         fitted: Schema and transforms.
-        labels: Known and positive rows by task and split, of the ingest's manifest. Defaults to
-            none: no check of them.
     """
 
     folder: Path
     request: str | None
     fitted: FittedFeatures
-    labels: Mapping[str, Mapping[str, list[int]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -256,15 +253,14 @@ def _warnings(
     """Sentences about tasks and experts that have died, of the kept epoch."""
     best = History(epochs, experiment.training).best
     until = [] if best is None else epochs[: best + 1]
-    tasks = [task.name for task in model.schema.tasks]
-    return [*dead_tasks(tasks, until), *dead_experts(model, valid, experiment.seed)]
+    return [*dead_tasks(model.schema.tasks, until), *dead_experts(model, valid, experiment.seed)]
 
 
 def _start(experiment: Experiment, data: TrainingData, fitted: FittedFeatures) -> _Start:
     run, encoder = experiment.training.prune, experiment.model.encoder_from
     if run is None:
         model, said = build_model(experiment, fitted.schema), ""
-        check_same_rows(model, data.labels)
+        check_same_rows(model, DataSplit(data.folder / "train"))
         if encoder is not None:
             model, said = start_from(encoder, model, fitted)
         return _Start(model, fitted, {}, said)

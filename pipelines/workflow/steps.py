@@ -201,8 +201,7 @@ class Steps:
     ) -> training.TrainingResult:
         key = self.run.resume_key("train", resumable_settings(self.experiment), older)
         fitted = FittedFeatures.load(self.run.path("fit"))
-        labels = self.run.manifest("ingest")["labels"]
-        data = training.TrainingData(self.run.path("ingest"), self.request, fitted, labels)
+        data = training.TrainingData(self.run.path("ingest"), self.request, fitted)
         progress = Progress(self.console)
         try:
             return training.train(

@@ -66,7 +66,8 @@ class EulerInteraction(Layer):
         dropout: float = 0.0,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        # The phase jumps where it is half a turn: rounded numbers would end on its other side.
+        super().__init__(**{"dtype": "float32", **kwargs})
         self.orders = require_sizes("orders", orders)
         if not self.orders:
             raise ValueError(

@@ -226,6 +226,11 @@ class TaskHeads(Layer):
         """Whether all tasks must have labels in the same rows."""
         return getattr(self.joint, "same_rows", False)
 
+    @property
+    def falls(self) -> bool:
+        """Whether no task is more probable than the one before."""
+        return getattr(self.joint, "falls", False)
+
     def build(self, vector_shape: Shape, row_mask_shape: Shape | None = None) -> None:
         self.offsets = None
         if self.added and vector_shape[-1] == len(self.tasks):
@@ -268,7 +273,8 @@ class TaskHeads(Layer):
         elif return_gates or self.balance is not None:
             mixed, gates = self.experts(vector, return_gates=True, where=row_mask)
             if self.balance is not None:
-                gates = self.balance(gates, where=row_mask)
+                counts = getattr(self.experts, "task_counts", None)
+                gates = self.balance(gates, where=row_mask, task_counts=counts)
         else:
             mixed, gates = self.experts(vector, where=row_mask), None
         logits = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -127,6 +128,9 @@ class RankingModel(keras.Model):
         for name, logit in logits.items():
             slope, offset = ops.unstack(self._calibration[names.index(name)])
             found[name] = ops.sigmoid(ops.cast(logit, "float32") * ops.exp(slope) + offset)
+        if getattr(getattr(self.tower, "head", None), "falls", False):
+            for before, task in itertools.pairwise(found):  # calibrated each by itself
+                found[task] = ops.minimum(found[task], found[before])
         return found
 
     @property

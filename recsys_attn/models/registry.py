@@ -8,6 +8,21 @@ from recsys_attn.checks import unknown_name
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.registry import NamedParts
 
+# Names of papers whose model is an option of another one's function.
+OTHER_NAMES = {
+    "autoint+": "'autoint' with `mlp_units`",
+    "cgc": "'ple' with `num_layers = 1`",
+    "dcn_v2": "'dcn'",
+    "dnn": "'mlp'",
+    "dualmlp": "'finalmlp' with `gated = false`",
+    "fwfm": "'fm' with `pair_weights = true`",
+    "gdcn": "'dcn' with `gated = true`",
+    "lr": "'logistic_regression'",
+    "omoe": "'mmoe' with `one_gate = true`",
+    "ppnet": "'pepnet' with `person` alone",
+    "shared_bottom": "'mlp' with `tower_units`",
+}
+
 MODELS: NamedParts[Callable[..., RankingModel]] = NamedParts("model")
 
 
@@ -21,6 +36,8 @@ def get(name: str) -> Callable[..., RankingModel]:
     >>> models.get("autoint").__name__
     'autoint'
     """
+    if other := OTHER_NAMES.get(name):
+        raise ValueError(f"`name` must be the name of a model: use {other}. Received: {name!r}")
     if name not in MODELS:
         raise ValueError(f"`name` must be the name of a model. {unknown_name(name, MODELS)}")
     return MODELS[name]

@@ -9,7 +9,7 @@ from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import pooled
-from recsys_attn.models.option_types import Count, Share, Sizes
+from recsys_attn.models.option_types import Count, Factor, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
@@ -29,6 +29,7 @@ def stem(
     gate_units: Sizes = (128, 64),
     tower_units: Sizes = (128, 64),
     dropout: Share = 0.0,
+    balance: Factor = 0.0,
     embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Shared and Task-specific Embeddings (STEM-Net): each task has its vectors of all features.
@@ -51,6 +52,8 @@ def stem(
         gate_units: Hidden units of the gates.
         tower_units: Hidden units of each task's tower.
         dropout: Dropout of experts, gates and towers.
+        balance: Factor of the penalty on experts that are used unequally. Raise it to 0.01 or 0.1
+            where one of them has died. Defaults to 0: none.
         embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
@@ -83,7 +86,7 @@ def stem(
         Tower(
             histories=pooled(history_pooling, schema.histories),
             interaction=FieldInteraction(),
-            head=TaskHeads(tasks, tower_units, dropout=dropout, experts=experts),
+            head=TaskHeads(tasks, tower_units, dropout=dropout, experts=experts, balance=balance),
         ),
         name="stem",
     )

@@ -47,6 +47,7 @@ class ProbabilityChain(Layer):
     """
 
     same_rows = True  # a label after a task that did not happen is 0, not unknown
+    falls = True  # no probability is above the one before
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"dtype": "float32", **kwargs})

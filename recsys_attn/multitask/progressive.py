@@ -105,6 +105,12 @@ class ProgressiveExperts(Layer):
         """The weights of the last layer that all tasks share: those of its shared experts."""
         return list(self.experts[-1][-1].trainable_variables)
 
+    @property
+    def task_counts(self) -> list[int]:
+        """Number of tasks that may use each expert of the last layer."""
+        own = [1] * (self.num_tasks * self.task_experts)
+        return own + [self.num_tasks] * self.shared_experts
+
     def build(self, input_shape: Shape) -> None:
         shape = (None, input_shape[-1])
         for experts, gates in zip(self.experts, self.gates, strict=True):

@@ -68,8 +68,8 @@ def printed(place: Path) -> str:
     return text.getvalue()
 
 
-def _lines(place: Path) -> dict[str, Any]:
-    found = json.loads((place / "runs/board.json").read_text("utf-8"))["lines"]
+def _lines(place: Path, name: str = "board") -> dict[str, Any]:
+    found = json.loads((place / f"runs/{name}.json").read_text("utf-8"))["lines"]
     return {line["model"]: line for line in found}
 
 
@@ -122,7 +122,8 @@ def test_finished_runs_are_kept_and_share_their_data(place: Path, tmp_path: Path
     remake(_board(place), ["Linear & more"], 1, tmp_path / "runs", Console(file=text, width=200))
     assert "Without small, the reference" in text.getvalue()
     assert {p: p.stat().st_mtime_ns for p in before} == before
-    assert len(_lines(tmp_path)) == 1
+    assert len(_lines(tmp_path, "board-part")) == 1
+    assert len(_lines(tmp_path)) == 2  # the table of all models stays
 
 
 @pytest.mark.parametrize("same_rows", [True, False])
@@ -159,7 +160,7 @@ def test_a_difference_is_as_uncertain_as_its_seeds_differ(same_rows: bool) -> No
         {"a": {s: (v, rows) for s, v in seeds.items()}, "b": dict.fromkeys(seeds, (0.6, rows))},
         {name: {s: f"{s * (not same_rows)}" for s in seeds} for name in ("a", "b")},
     ).difference("a", "b")
-    margin = 1.96 * 0.02 / 3**0.5
+    margin = 4.3027 * 0.02 / 3**0.5  # Student's quantile for three seeds
     assert found == pytest.approx([0.12, 0.12 - margin, 0.12 + margin], rel=1e-4)
 
 

@@ -14,6 +14,9 @@ from pipelines.feed import Feed
 from pipelines.storage.dataset import DataSplit
 from pipelines.training import died
 from pipelines.training.died import dead_experts, dead_tasks
+from recsys_attn.schema import Task
+
+CLICK, BUY = Task("click"), Task("buy")
 
 
 def epoch(auc: float, entropy: float | None) -> dict[str, Any]:
@@ -25,27 +28,30 @@ def epoch(auc: float, entropy: float | None) -> dict[str, Any]:
     ("epochs", "message"),
     [
         ([epoch(0.5, 1.01)], "as if all rows had the same score"),
-        ([epoch(0.5, None)], "as if all rows had the same score"),  # a ranking loss
+        ([epoch(0.5, None)], "as if all rows had the same score"),
         ([epoch(0.6, 1.2), epoch(0.497, 1.1)], "its logloss was never below that of its constant"),
         ([epoch(0.6, 0.99), epoch(0.497, 1.1)], None),
         ([epoch(0.52, 1.1)], None),  # not calibrated, but in order
-        ([epoch(0.49, None)], None),
+        ([epoch(0.503, None), epoch(0.49, None)], "its best AUC is 0.503"),
+        ([epoch(0.52, None), epoch(0.49, None)], None),
         ([], None),
     ],
 )
 def test_task_that_learned_nothing_is_named(
     epochs: list[dict[str, Any]], message: str | None
 ) -> None:
-    found = list(dead_tasks(["click", "buy"], epochs))
+    found = list(dead_tasks([CLICK, BUY], epochs))
     assert len(found) == (message is not None)
     assert all(str(message) in sentence for sentence in found)
 
 
+def test_scores_of_an_order_need_none_over_all_requests() -> None:
+    assert list(dead_tasks([Task("click", loss="softmax")], [epoch(0.49, None)])) == []
+
+
 @pytest.mark.parametrize("metrics", [epoch(0.5, 1.01), epoch(0.497, 1.1)])
 def test_weights_are_advised_where_several_tasks_have_them(metrics: dict[str, Any]) -> None:
-    (alone,), (beside,) = (
-        list(dead_tasks(tasks, [metrics])) for tasks in (["click"], ["click", "buy"])
-    )
+    (alone,), (beside,) = (list(dead_tasks(tasks, [metrics])) for tasks in ([CLICK], [CLICK, BUY]))
     assert "task_weights" in beside
     assert "weight" not in alone
 

@@ -99,6 +99,22 @@ def test_values_and_gradients_are_finite_at_zero(modulus: float) -> None:
     assert abs(by_modulus).max() < 1e4
 
 
+def test_computes_in_float32_in_mixed_precision() -> None:
+    """A rounded phase near half a turn would land on the other side of the jump."""
+    layer = EulerInteraction((4, 2))
+    layer(FIELDS)
+    randomise(layer)
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        mixed = EulerInteraction((4, 2))
+        mixed(FIELDS)
+    finally:
+        keras.config.set_dtype_policy(before)
+    mixed.set_weights(layer.get_weights())
+    assert_close(mixed(FIELDS), layer(FIELDS))
+
+
 def test_large_orders_stay_finite() -> None:
     layer = EulerInteraction((3,), dtype="float16")
     layer(FIELDS)

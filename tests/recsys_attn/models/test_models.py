@@ -279,6 +279,8 @@ def test_errors() -> None:
         models.din(without)
     with pytest.raises(ValueError, match="Did you mean 'autoint'"):
         models.get("autoin")
+    with pytest.raises(ValueError, match=r"use 'dcn' with `gated = true`. Received: 'gdcn'"):
+        models.get("gdcn")
     mixed = Schema((*SCHEMA.features[:5], Categorical("brand", size=3, width=2)), SCHEMA.tasks)
     with pytest.raises(ValueError, match="Received: width=2 for the feature 'brand'"):
         models.autoint(mixed, width=4)

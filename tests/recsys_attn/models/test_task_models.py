@@ -73,8 +73,18 @@ def test_esmm_calibrates_the_product_of_the_chain(esmm: RankingModel) -> None:
     logits = arrays(esmm(INPUTS))
     esmm.calibrate({"buy": (0.5, -1.0)})
     scores = arrays(esmm.probabilities(INPUTS))
-    np.testing.assert_allclose(scores["buy"], sigmoid(0.5 * logits["buy"] - 1.0), rtol=1e-5)
+    capped = np.minimum(sigmoid(0.5 * logits["buy"] - 1.0), sigmoid(logits["cart"]))
+    np.testing.assert_allclose(scores["buy"], capped, rtol=1e-5)
     np.testing.assert_allclose(scores["cart"], sigmoid(logits["cart"]), rtol=1e-5)
+
+
+def test_no_calibrated_task_is_more_probable_than_the_one_before(esmm: RankingModel) -> None:
+    logits = arrays(esmm(INPUTS))
+    esmm.calibrate({"click": (1.0, -2.0), "cart": (0.8, 0.5), "buy": (1.2, 3.0)})
+    assert (1.2 * logits["buy"] + 3.0 > logits["click"] - 2.0).any()
+    scores = arrays(esmm.probabilities(INPUTS))
+    assert (scores["buy"] <= scores["cart"]).all()
+    assert (scores["cart"] <= scores["click"]).all()
 
 
 def test_products_keep_float32_in_mixed_precision() -> None:

@@ -19,9 +19,9 @@ GATES = RNG.dirichlet(np.ones(E), (B, T, TASKS)).astype("float32")
 WHERE = RNG.random((B, T)) < 0.6
 
 
-def variation(gates: np.ndarray, where: np.ndarray) -> float:
+def variation(gates: np.ndarray, where: np.ndarray, counts: Any = 1) -> float:
     """Squared standard deviation over squared mean of what each expert gets."""
-    importance = gates[where].astype("float64").sum(axis=(0, 1))
+    importance = gates[where].astype("float64").sum(axis=(0, 1)) / np.asarray(counts)
     return float((importance.std() / importance.mean()) ** 2)
 
 
@@ -47,6 +47,20 @@ def test_limits_of_the_penalty() -> None:
     layer = Balance(1.0)
     layer(GATES)
     assert layer.losses == []  # not in training
+
+
+def test_an_expert_counts_by_the_tasks_that_may_use_it() -> None:
+    """In PLE equal gates of all tasks cost nothing, though a shared expert is used by more."""
+    x = RNG.normal(size=(B, 5)).astype("float32")
+    ple = ProgressiveExperts(TASKS, 1, 2, 3, (4,))
+    ple(x)
+    for gate in ple.gates[0]:
+        gate.kernel.assign(ops.zeros_like(gate.kernel))
+    even = np.asarray(ple(x, return_gates=True)[1])
+    assert sorted(set(even.ravel())) == pytest.approx([0, 1 / 5])
+    counts = ple.task_counts
+    assert penalty(Balance(1.0), even, task_counts=counts) == pytest.approx(0, abs=1e-6)
+    assert penalty(Balance(1.0), even) > 0.1
 
 
 def test_a_collapsed_gate_comes_to_use_all_experts() -> None:
@@ -82,7 +96,8 @@ def test_heads_add_the_penalty_of_their_experts(experts: Any) -> None:
     (loss,) = heads.losses
     plain, gates = heads(x, row_mask=WHERE, return_gates=True)
     by_task = np.stack([np.asarray(gates[task]) for task in ("click", "buy")], axis=2)
-    assert float(loss) == pytest.approx(0.3 * variation(by_task, WHERE), rel=1e-4)
+    counts = getattr(experts, "task_counts", 1)
+    assert float(loss) == pytest.approx(0.3 * variation(by_task, WHERE, counts), rel=1e-4)
     for task, logit in logits.items():
         np.testing.assert_allclose(logit, plain[task], rtol=1e-5, atol=1e-6)
     revived = TaskHeads.from_config(heads.get_config())
