@@ -77,8 +77,9 @@ class Numeric:
     Args:
         name: Name of the column, of the model input and of the signature input.
         side: `"context"` (user and moment, once per request) or `"candidate"`.
-        transform: Steps in their order: `"log1p"`, `"standardise"` (subtracts the mean of the
-            training rows and divides by their deviation).
+        transform: Steps in their order: `"log1p"` (`sign(x) log(1 + |x|)`, so negative numbers
+            keep their sign), `"standardise"` (subtracts the mean of the training rows and divides
+            by their deviation).
         width: Embedding width. Defaults to that of the model.
         dtype: Type of the raw value.
     """

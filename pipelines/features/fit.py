@@ -23,7 +23,7 @@ from pipelines.storage.footers import Footers
 from recsys_attn.id_transforms import Age, Hash, OwnTransform, Quantile
 from recsys_attn.schema import Feature, Numeric, Schema, is_listed
 
-States = dict[str, Any]
+States = dict[str, tuple[int, Any]]  # number of values and state of a fitter, by feature
 
 
 def fitter(feature: Feature) -> Fitter:
@@ -48,19 +48,29 @@ def owners(schema: Schema) -> list[Feature]:
 
 def fit_batch(schema: Schema, table: pa.Table) -> States:
     """The fitting states of one batch of rows, by feature name."""
-    return {f.name: fitter(f).fit_batch(_values(f, table)) for f in owners(schema)}
+    found = {}
+    for feature in owners(schema):
+        values = _values(feature, table)
+        known = len(values) - values.null_count
+        found[feature.name] = known, fitter(feature).fit_batch(values)
+    return found
 
 
 def merge(schema: Schema, first: States, second: States) -> States:
     """Merges the fitting states of two parts of the data."""
-    return {f.name: fitter(f).merge(first[f.name], second[f.name]) for f in owners(schema)}
+    merged = {}
+    for feature in owners(schema):
+        (one, left), (other, right) = first[feature.name], second[feature.name]
+        merged[feature.name] = one + other, fitter(feature).merge(left, right)
+    return merged
 
 
 def finish(schema: Schema, states: States) -> FittedFeatures:
     """Transforms and table sizes from the states of the whole data."""
-    transforms = {f.name: fitter(f).finish(states[f.name]) for f in owners(schema)}
+    transforms = {f.name: fitter(f).finish(states[f.name][1]) for f in owners(schema)}
     sizes = {n: t.size for n, t in transforms.items() if hasattr(t, "size")}
-    return FittedFeatures(schema.with_sizes(sizes), transforms)
+    empty = tuple(name for name, (known, _) in states.items() if not known)
+    return FittedFeatures(schema.with_sizes(sizes), transforms, empty=empty)
 
 
 def fit(schema: Schema, batches: Iterable[pa.Table]) -> FittedFeatures:

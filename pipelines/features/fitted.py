@@ -45,11 +45,13 @@ class FittedFeatures:
         schema: The features of the model.
         transforms: The transforms by the names of the tables' owners.
         items: The item table, if the experiment has one.
+        empty: Features without any value in the rows that were fitted; not saved.
     """
 
     schema: Schema
     transforms: Mapping[str, Transform]
     items: ItemTable | None = None
+    empty: tuple[str, ...] = ()
 
     @property
     def item_features(self) -> tuple[str, ...]:

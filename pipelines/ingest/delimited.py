@@ -15,6 +15,7 @@ from pipelines.ingest.source import Columns, SourceFile
 
 _BLOCK_BYTES = 8 << 20
 _HEADER_BYTES = 1 << 16
+_KINDS = {"double": "a number", "float": "a number", "int64": "a whole number"}
 _CONVERSION = re.compile(
     r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (\S+): (.*)"
 )
@@ -97,4 +98,5 @@ def _explain(error: str, names: Sequence[str]) -> str:
         return f"cannot be read as delimited text: {error}."
     number, kind, what = conversion.groups()
     name = names[int(number)] if int(number) < len(names) else number
+    kind = _KINDS.get(kind, kind)
     return f"column {name!r}: expected {kind}, received an {what}."

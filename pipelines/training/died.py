@@ -28,19 +28,19 @@ def dead_tasks(tasks: Sequence[Task], epochs: Sequence[Mapping[str, Any]]) -> It
         tasks: The tasks.
         epochs: Metrics of each epoch, up to the kept one.
     """
-    others = ", raise its weight, or set `training.task_weights`" if len(tasks) > 1 else ""
+    advice = "or lower a penalty (such as `training.embeddings_l2`)"
+    if len(tasks) > 1:
+        advice = f"{advice[3:]}, raise the weight of the task, or set `training.task_weights`"
     for task in tasks if epochs else ():
         if epochs[-1][f"val_{task.name}_auc"] == 0.5:  # or a rare chance on few rows
             yield (
                 f"Task {task.name!r} has an AUC of exactly 0.5, as if all rows had the same score: "
-                "it has probably died. Lower `training.learning_rate` or a penalty, such as "
-                f"`training.embeddings_l2`{others}."
+                f"it has probably died. Lower `training.learning_rate`, {advice}."
             )
         elif seen := _of_no_use(task, epochs):
             yield (
                 f"Task {task.name!r} has learned nothing: on the validation rows {seen}. Check its "
-                "label, train longer, or lower a penalty, such as "
-                f"`training.embeddings_l2`{others}."
+                f"label, train for more `training.epochs`, {advice}."
             )
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from pipelines.experiment.loop_options import LoopOptions
 
 _LEAST = 1e-5  # smallest improvement that counts
+_ENTROPY = "_normalised_entropy"
+_ORDERED = 0.55  # an AUC that chance hardly has
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,20 @@ class History:
         return max((number for number, better in enumerate(self.better) if better), default=None)
 
     @property
+    def worse(self) -> list[bool]:
+        """Whether each epoch was no better, among those from the first that learned something.
+
+        Before it the metrics are chance, by which no training ends and no learning rate falls.
+        """
+        start = next((n for n, each in enumerate(self.epochs) if _learned(each)), len(self.epochs))
+        return [n >= start and not better for n, better in enumerate(self.better)]
+
+    @property
     def finished(self) -> bool:
         """Whether the training is complete."""
         if len(self.epochs) >= self.options.epochs:
             return True
-        waited = len(self.epochs) - 1 - (self.best or 0)
+        waited = sum(self.worse[(self.best or 0) + 1 :])
         return len(self.epochs) > 1 and waited >= max(self.options.patience, 1)
 
     @property
@@ -93,14 +104,13 @@ class History:
             step: Number of steps before it.
         """
         options = self.options
-        worse = len(self.epochs) - sum(self.better)
         decayed = options.learning_rate_decay ** len(self.epochs)
         warm = min(1.0, (step + 1) / (options.warmup_steps + 1))
         cosine = 1.0
         if options.cosine_steps:
             gone = max(0, step - options.warmup_steps) / options.cosine_steps
             cosine = (1 + math.cos(math.pi * min(1.0, gone))) / 2
-        return decayed * options.reduce_on_plateau**worse * warm * cosine
+        return decayed * options.reduce_on_plateau ** sum(self.worse) * warm * cosine
 
     def penalty(self, step: int) -> float:
         """Factor of the penalties of layers in a step.
@@ -110,3 +120,15 @@ class History:
         """
         first, last = self.options.penalty_steps
         return 1.0 if step >= last else max(0, step - first) / max(1, last - first)
+
+
+def _learned(epoch: Mapping[str, Any]) -> bool:
+    """Whether the logloss of a task is below that of its constant rate, or its AUC not chance.
+
+    Other metrics, as of tasks without probabilities and of next items, say nothing of it.
+    """
+    entropies = {name: x for name, x in epoch.items() if name.endswith(_ENTROPY)}
+    return not entropies or any(
+        x < 1 or epoch[name.removesuffix(_ENTROPY) + "_auc"] >= _ORDERED
+        for name, x in entropies.items()
+    )

@@ -140,6 +140,11 @@ class Steps:
                 fitted = fit_split(schema, train, engine, progress.start("fitting", train.rows))
             finally:
                 progress.stop()
+            for name in fitted.empty:
+                progress.finish(
+                    f"Feature {name!r} has no value in the train split, so nothing is learned from "
+                    "it: check how its column is made, or remove it."
+                )
             fitted = dataclasses.replace(fitted, items=ItemTable.load(self.run.path("ingest")))
             fitted.save(folder)
             sized = ((f.name, getattr(f, "size", None)) for f in fitted.schema.features)

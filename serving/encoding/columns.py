@@ -114,7 +114,7 @@ class InputSpec(NamedTuple):
 
     def _single(self, column: scoring_pb2.Column, values: np.ndarray) -> np.ndarray:
         if column.lengths:
-            raise _Misfit("it takes single values, which have no `lengths`")
+            raise _Misfit("it takes one value for each row. Received: lists (`lengths`)")
         return values
 
     def _lists(self, column: scoring_pb2.Column, values: np.ndarray, one_row: bool) -> np.ndarray:
@@ -144,7 +144,10 @@ class InputSpec(NamedTuple):
                 return np.array([count])
             if self.width and count % self.width == 0:
                 return np.full(count // self.width, self.width)
-            raise _Misfit("it takes lists, which need `lengths`, one for each candidate")
+            raise _Misfit(
+                "it takes a list for each candidate; in gRPC all values, and the `lengths` of the "
+                "lists. Received: single values"
+            )
         if lengths.sum() != count:
             raise _Misfit(f"`lengths` add up to {lengths.sum()}, and {count} values were sent")
         return lengths

@@ -126,3 +126,14 @@ def test_a_column_without_numbers_fits():
     parts = [np.arange(1), np.arange(1, 2)]
     assert fit_parts(NumericFitter(("standardise",)), nothing, parts).deviation == 1.0
     assert fit_parts(QuantileFitter(5), nothing, parts).size == 3
+
+
+def test_features_without_a_value_are_named():
+    table = shop.table(17, seed=1)
+    assert fit(shop.SCHEMA, [table, table.slice(0, 3)]).empty == ()
+    for name in ("price", "brand"):
+        place = table.column_names.index(name)
+        nothing = pa.nulls(table.num_rows, table[name].type)
+        half = table.set_column(place, name, nothing)
+        assert fit(shop.SCHEMA, [half, half]).empty == (name,)
+        assert fit(shop.SCHEMA, [half, table]).empty == ()

@@ -155,7 +155,7 @@ def test_a_task_without_negatives_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"price": ["cheap"] * ROWS}, "column 'price': expected double, .*invalid value 'cheap'"),
+        ({"price": ["cheap"] * ROWS}, "column 'price': expected a number, .*invalid value 'cheap'"),
         ({"clicked": ["1|x"] * ROWS}, "column 'clicked': expected int64 values separated by '|'"),
         ({"price": ["nan"] * ROWS}, "column 'price': expected finite numbers, received nan"),
     ],

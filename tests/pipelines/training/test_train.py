@@ -164,7 +164,7 @@ def test_output_of_a_training(trainer: Trainer) -> None:
     ]
     assert max(map(len, lines[:8])) < 80
     assert lines[8:] == [
-        f"  {sentence}" for sentence in dead_tasks(["click", "conversion"], history)
+        f"  {sentence}" for sentence in dead_tasks([Task("click"), Task("conversion")], history)
     ]
 
 

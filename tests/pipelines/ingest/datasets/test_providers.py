@@ -52,7 +52,8 @@ def test_frappe_with_invalid_number_is_an_error(tmp_path):
     for name in ("valid.csv", "test.csv"):
         write_text(tmp_path / name, "label,user\n0,7\n")
     with pytest.raises(
-        PipelineError, match=r"train\.csv: column 'user': expected int64, .*invalid value 'seven'"
+        PipelineError,
+        match=r"train\.csv: column 'user': expected a whole number, .*value 'seven'",
     ):
         run(tmp_path / "out", source="frappe", path=str(tmp_path), split={"by": "provided"})
 
