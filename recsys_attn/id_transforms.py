@@ -64,7 +64,8 @@ class Quantile:
 class Age:
     """The time of an event, as whole seconds before the request; for a `Sequence`.
 
-    Such a sequence has no table. Layers that use times read it: sessions, positions by time.
+    Such a sequence has no table. Layers that use times read it: sessions, positions by time. Ages
+    of the dtype `"int64"` are exact; `"float32"` rounds those of more than 194 days (2^24 seconds).
     """
 
     kind: Literal["age"] = "age"

@@ -33,9 +33,9 @@ def ingest_events(options: EventOptions, out: Path, progress: Progress) -> dict[
 
     Events of one time keep the order of the files. A row of train ends before the targets of
     validation and test; a row of valid or test ends with its target. The rows have the columns
-    `user` and `item`, `age` (seconds from each event to the row's last), `session` (numbers from
-    0 for each user) and `columns`, and are in the order of a hash of the user. The memory follows
-    the number of items, not of events.
+    `user` and `item`, `age` (whole seconds from each event to the row's last), `session` (numbers
+    from 0 for each user) and `columns`, and are in the order of a hash of the user. The memory
+    follows the number of items, not of events.
 
     Args:
         options: The `[data]` table.
