@@ -66,6 +66,7 @@ class Age:
 
     Such a sequence has no table. Layers that use times read it: sessions, positions by time. Ages
     of the dtype `"int64"` are exact; `"float32"` rounds those of more than 194 days (2^24 seconds).
+    A negative age counts as 0. In requests NaN and infinity are missing.
     """
 
     kind: Literal["age"] = "age"
