@@ -52,6 +52,8 @@ def ingest_events(options: EventOptions, out: Path, progress: Progress) -> dict[
     """
     log = EventLog(options)
     seen = _count(log, options, progress.start("counting items", None))
+    first, last = (f"{_moment(time, log.second):%Y-%m-%d %H:%M}" for time in seen.times)
+    progress.finish(f"times: {first} to {last} UTC")
     counts = seen.items.table()
     is_rare = pc.less(counts[COUNT], options.min_item_events)
     rare = counts.filter(is_rare)
@@ -171,6 +173,8 @@ def _check_rows(
 def _shown(time: float, kind: pa.DataType) -> Any:
     """A number as it is; a date or a time as text."""
     second = ticks_per_second(kind)
-    if second is None:
-        return time
-    return datetime.fromtimestamp(time / second, UTC).isoformat(" ", "seconds")
+    return time if second is None else _moment(time, second).isoformat(" ", "seconds")
+
+
+def _moment(time: float, second: int) -> datetime:
+    return datetime.fromtimestamp(time / second, UTC)
