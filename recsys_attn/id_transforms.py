@@ -64,7 +64,9 @@ class Quantile:
 class Age:
     """The time of an event, as whole seconds before the request; for a `Sequence`.
 
-    Such a sequence has no table. Layers that use times read it: sessions, positions by time.
+    Such a sequence has no table. Layers that use times read it: sessions, positions by time. Ages
+    of the dtype `"int64"` are exact; `"float32"` rounds those of more than 194 days (2^24 seconds).
+    A negative age counts as 0. In requests NaN and infinity are missing.
     """
 
     kind: Literal["age"] = "age"

@@ -16,7 +16,7 @@ _OLDEST = 2**31 - 2 * 128  # seconds, 68 years; float32 has it exactly
 
 
 class AgeTransform:
-    """Ids are 2 + the seconds, rounded; a time after the request is at the request."""
+    """Ids are 2 + the seconds, rounded; negative ones count as 0, NaN and infinity are missing."""
 
     def apply(self, values: pa.Array) -> np.ndarray:
         return apply_graph(self.graph(), values)

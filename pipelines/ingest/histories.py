@@ -79,7 +79,7 @@ class _History:
         else:
             then, now, second = self._ages
             ages = (np.repeat(now[first:last], length) - then[index]) / second
-            values = pa.array(ages, pa.float32())
+            values = pa.array(ages)
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
 
 

@@ -43,8 +43,8 @@ class ItemItem:
     `cos(i, j) = |users of i and j| / sqrt(|users of i| * |users of j|)` if i is a neighbour of j.
     Items of equal score are ranked by their counts.
 
-    The pairs of items are counted for some items at a time. The events take some 40 bytes each
-    meanwhile; what is kept are 12 bytes for each neighbour of each item.
+    The pairs of items are counted for some items at a time. The items of each user take some 40
+    bytes each meanwhile; what is kept are 12 bytes for each neighbour of each item.
 
     Args:
         rows: Batches of ids `(users, any)`, a row for each user.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
 from pipelines.pretraining.baselines import ItemItem, Popularity
 from pipelines.pretraining.experiment import SequenceExperiment
-from pipelines.pretraining.histories import read_histories
+from pipelines.pretraining.histories import read_histories, read_items
 from pipelines.pretraining.ranking import ModelScores, Scores, rank, rows_at_once
 from pipelines.pretraining.sampled import SAMPLED_WARNING, SampledItems
 from pipelines.pretraining.schema import with_length
@@ -22,7 +21,6 @@ from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import SequenceModel
 
 POPULARITY, ITEM_ITEM = "popularity", "item-item neighbours"
-_USERS = 4096
 
 
 def evaluate(
@@ -46,7 +44,7 @@ def evaluate(
     options = experiment.evaluation
     longer, size = with_length(fitted, experiment.max_length + 1), model.size
     train, test = DataSplit(data / "train"), DataSplit(data / "test")
-    item_item = ItemItem(_items(train, longer, model.item), size, counts=counts)
+    item_item = ItemItem(read_items(train, fitted, model.item), size, counts=counts)
     rules: dict[str, Scores] = {
         model.name: ModelScores(model),
         POPULARITY: _of_rule(Popularity(counts)),
@@ -90,13 +88,6 @@ def _sampled(experiment: SequenceExperiment, counts: np.ndarray) -> SampledItems
 
 def _of_rule(rule: Any) -> Scores:
     return lambda histories: rule.scores(histories.seen)
-
-
-def _items(split: DataSplit, fitted: FittedFeatures, item: str) -> Iterator[np.ndarray]:
-    """Item ids of the train rows."""
-    for table in split.batches([f.name for f in fitted.schema.features]):
-        for begin in range(0, table.num_rows, _USERS):
-            yield fitted.apply(table.slice(begin, _USERS), "context")[item]
 
 
 def print_results(console: Console, found: dict[str, Any], places: int) -> None:

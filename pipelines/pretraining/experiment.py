@@ -24,7 +24,7 @@ from pipelines.pretraining.options import (
     SequenceTraining,
     any_of,
 )
-from recsys_attn.id_transforms import Age
+from pipelines.pretraining.schema import ages
 from recsys_attn.models import SequenceModel, get_sequence_model
 from recsys_attn.objectives import OBJECTIVES, Objective
 from recsys_attn.schema import RESERVED_IDS, Schema, Sequence
@@ -188,8 +188,7 @@ def check_experiment(experiment: SequenceExperiment) -> None:
         Sequence(name, size=RESERVED_IDS + 3, max_length=length)
         for name in (experiment.data.item, *experiment.columns)
     ]
-    age = Sequence(AGE, dtype="float32", transform=Age(), max_length=length)
-    schema = Schema((*sequences, age), ())
+    schema = Schema((*sequences, ages(length)), ())
     model = build_sequence_model(experiment, seen_by_model(experiment, schema))
     build_objectives(experiment, model, schema)
 

@@ -29,8 +29,8 @@ class NextItemModule(tf.Module):
     an unknown candidate has the score NaN.
 
     Ages are inputs only where the model reads them. Lists are padded on the right with the missing
-    value, NaN for ages. Items that the vocabulary lacks are events of an unknown item; a user
-    without events gets the scores of a history without any.
+    value. Items that the vocabulary lacks are events of an unknown item; a user without events gets
+    the scores of a history without any.
 
     Args:
         model: The model.

@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from pipelines.features import FittedFeatures
 from pipelines.features.fitted import raw_column
-from pipelines.features.lists import flatten_list
+from pipelines.features.lists import flatten_list, pad_last
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.schema import PADDING_ID
 
 ABSENT = -1
+IDS = 2**22  # of whole rows at a time, at most 100 MB
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,22 @@ def read_histories(
             return
 
 
+def read_items(split: DataSplit, fitted: FittedFeatures, item: str) -> Iterator[np.ndarray]:
+    """Reads the ids of all items of the rows `(rows, any)`, padded with 0, some rows at a time.
+
+    Args:
+        split: The rows.
+        fitted: The transforms.
+        item: The sequence of items.
+    """
+    for table in split.batches([item]):
+        ids, offsets = _items(table, fitted, item)
+        longest = max(1, int(np.diff(offsets).max(initial=0)))
+        size = max(1, IDS // longest)
+        for begin in range(0, table.num_rows, size):
+            yield pad_last(ids, offsets[begin : begin + size + 1], longest)
+
+
 def _histories(table: pa.Table, fitted: FittedFeatures, item: str) -> Histories:
     ids = fitted.apply(table, "context")
     count = np.any([x != PADDING_ID for x in ids.values()], axis=0).sum(axis=1)
@@ -66,10 +83,15 @@ def _histories(table: pa.Table, fitted: FittedFeatures, item: str) -> Histories:
     return Histories(inputs, targets, _seen(table, fitted, item))
 
 
+def _items(table: pa.Table, fitted: FittedFeatures, item: str) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of all items of the rows, one after another, and the offsets of the rows."""
+    column = raw_column(table, item, fitted.schema[item].dtype, listed=True)
+    flat, offsets = flatten_list(column)
+    return fitted.transform_of(item).apply(flat), offsets
+
+
 def _seen(table: pa.Table, fitted: FittedFeatures, item: str) -> np.ndarray:
-    feature = fitted.schema[item]
-    flat, offsets = flatten_list(raw_column(table, item, feature.dtype, listed=True))
-    ids = fitted.transform_of(item).apply(flat)
+    ids, offsets = _items(table, fitted, item)
     lengths = np.diff(offsets) - 1  # without the target
     inside = np.arange(max(1, lengths.max(initial=0))) < lengths[:, None]
     seen = np.full(inside.shape, ABSENT, "int32")

@@ -26,8 +26,13 @@ def schema_of(columns: pa.Schema, item: str, others: tuple[str, ...], length: in
         Sequence(name, dtype=_raw_type(name, columns.field(name).type), max_length=length)
         for name in (item, *others)
     ]
-    age = Sequence(AGE, dtype="float32", transform=Age(), max_length=length)
-    return Schema((*sequences, age), ())
+    return Schema((*sequences, ages(length)), ())
+
+
+def ages(length: int) -> Sequence:
+    """The sequence of the ages of the events."""
+    # float32 lacks most whole seconds above 2^24, half a year.
+    return Sequence(AGE, dtype="int64", transform=Age(), max_length=length)
 
 
 def _raw_type(name: str, kind: pa.DataType) -> RawType:

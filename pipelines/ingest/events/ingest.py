@@ -33,9 +33,9 @@ def ingest_events(options: EventOptions, out: Path, progress: Progress) -> dict[
 
     Events of one time keep the order of the files. A row of train ends before the targets of
     validation and test; a row of valid or test ends with its target. The rows have the columns
-    `user` and `item`, `age` (seconds from each event to the row's last), `session` (numbers from
-    0 for each user) and `columns`, and are in the order of a hash of the user. The memory follows
-    the number of items, not of events.
+    `user` and `item`, `age` (whole seconds from each event to the row's last), `session` (numbers
+    from 0 for each user) and `columns`, and are in the order of a hash of the user. The memory
+    follows the number of items, not of events.
 
     Args:
         options: The `[data]` table.
@@ -52,6 +52,8 @@ def ingest_events(options: EventOptions, out: Path, progress: Progress) -> dict[
     """
     log = EventLog(options)
     seen = _count(log, options, progress.start("counting items", None))
+    first, last = (f"{_moment(time, log.second):%Y-%m-%d %H:%M}" for time in seen.times)
+    progress.finish(f"times: {first} to {last} UTC")
     counts = seen.items.table()
     is_rare = pc.less(counts[COUNT], options.min_item_events)
     rare = counts.filter(is_rare)
@@ -171,6 +173,8 @@ def _check_rows(
 def _shown(time: float, kind: pa.DataType) -> Any:
     """A number as it is; a date or a time as text."""
     second = ticks_per_second(kind)
-    if second is None:
-        return time
-    return datetime.fromtimestamp(time / second, UTC).isoformat(" ", "seconds")
+    return time if second is None else _moment(time, second).isoformat(" ", "seconds")
+
+
+def _moment(time: float, second: int) -> datetime:
+    return datetime.fromtimestamp(time / second, UTC)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,6 +19,7 @@ from pipelines.ingest.source import SourceFile
 from pipelines.storage.columns import require_column
 
 BLOCK = 1 << 20  # events at a time
+SECONDS = (-62_135_596_800, 10**11)  # from the year 1 to 5138: milliseconds are far later
 
 
 class Block(NamedTuple):
@@ -67,7 +69,8 @@ class EventLog:
         """Yields all events, about `BLOCK` at a time.
 
         Raises:
-            PipelineError: A column is missing or of a wrong type, or a time is missing.
+            PipelineError: A column is missing or of a wrong type, or a time is missing or no
+                number of seconds.
         """
         held: list[pa.Table] = []
         for file in self._files:
@@ -93,14 +96,8 @@ class EventLog:
         if not self._types:
             self._types = {name: table.schema.field(name).type for name in roles}
         columns = {name: self._cast(table[name], name, where) for name in roles}
-        time = columns[self._options.time]
-        is_float = pa.types.is_floating(time.type)
-        if time.null_count or (is_float and not pc.all(pc.is_finite(time), min_count=0).as_py()):
-            raise PipelineError(
-                f"{where}: column {self._options.time!r} (data.time) orders the events: expected "
-                "no nulls and no NaN. Fill them, or drop these rows."
-            )
-        columns[self._options.time] = pa.chunked_array([to_ticks(time)])
+        name = self._options.time
+        columns[name] = pa.chunked_array([_times(columns[name], name, where)])
         return pa.table(columns)
 
     def _cast(self, column: pa.ChunkedArray, name: str, where: str) -> pa.ChunkedArray:
@@ -151,6 +148,28 @@ def _check_type(key: str, name: str, kind: pa.DataType, where: str) -> None:
             f"{where}: column {name!r} ({key}): expected ids, which are integers or strings. "
             f"Received: {kind}. Convert the column, or cut its numbers into ranges."
         )
+
+
+def _times(column: pa.ChunkedArray, name: str, where: str) -> np.ndarray:
+    """Times as numbers, none of which is missing."""
+    is_float = pa.types.is_floating(column.type)
+    if column.null_count or (is_float and not pc.all(pc.is_finite(column), min_count=0).as_py()):
+        raise PipelineError(
+            f"{where}: column {name!r} (data.time) orders the events: expected no nulls and no "
+            "NaN. Fill them, or drop these rows."
+        )
+    times = to_ticks(column)
+    if ticks_per_second(column.type) is None:
+        first, last = SECONDS
+        wrong = times[(times < first) | (times > last)]
+        if wrong.size:
+            raise PipelineError(
+                f"{where}: column {name!r} (data.time): expected seconds since 1970, from "
+                f"{first:,} to {last:,} (the years 1 to 5138). Received: {wrong[0]:,}. Divide "
+                "milliseconds by 1,000 and microseconds by 1,000,000, or convert the column to "
+                "timestamps."
+            )
+    return times
 
 
 def _known(ids: pa.ChunkedArray) -> pa.ChunkedArray:

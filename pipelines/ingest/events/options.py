@@ -62,7 +62,7 @@ class EventOptions(TomlTable):
             `events` also reads URIs such as s3://. None: MovieLens is downloaded.
         user: Column of the user.
         item: Column of the item.
-        time: Column of the time: seconds as numbers, dates or timestamps.
+        time: Column of the time: seconds since 1970 as numbers, dates or timestamps.
         columns: Further columns to keep as lists beside the items, such as the kind of an event:
             strings or integers. Cut other numbers into ranges first.
         session: Column of the session. Null is one session of a user too.

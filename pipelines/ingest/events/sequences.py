@@ -79,11 +79,11 @@ class Sequences:
 
         options, taken = self._options, pa.array(index)
         moment = np.repeat(self._time[starts + lengths - 1], lengths)
-        age = (moment - self._time[index]) / self._second
+        age = np.rint((moment - self._time[index]) / self._second).astype(np.int64)
         columns = {
             options.user: self._events[options.user].take(pa.array(starts)),
             options.item: listed(self._events[options.item].take(taken)),
-            AGE: listed(pa.array(age, pa.float32())),
+            AGE: listed(pa.array(age)),
         }
         if self._session is not None:
             columns[SESSION] = listed(pa.array(self._session[index]))

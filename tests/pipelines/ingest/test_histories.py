@@ -83,7 +83,7 @@ def test_ages_are_those_of_the_events_of_the_same_history(seed):
     made = add_histories(table, [SEEN, AGES], "here")
     times = _slow(table.to_pylist(), AGES)
     now = table["time"].to_pylist()
-    assert made["ages"].type == pa.list_(pa.float32())
+    assert made["ages"].type == pa.list_(pa.float64())
     assert made["ages"].to_pylist() == [
         [row - time for time in past] for row, past in zip(now, times, strict=True)
     ]
@@ -103,6 +103,13 @@ def test_ages_count_from_the_earliest_time_of_a_request(kind, second):
     expected = [[], [3000], [3000], [8000, 5000, 4000]]
     for ages, elapsed in zip(made["ages"].to_pylist(), expected, strict=True):
         np.testing.assert_allclose(np.array(ages) * second, elapsed)
+
+
+def test_ages_of_years_keep_seconds_and_their_fractions():
+    times = np.array([0, 1, 1.25, 3 * 365 * 86_400])
+    table = pa.table({"user": [1] * 4, "time": times})
+    (made,) = Histories(table, [AGES]).chunks(0, 4)
+    assert made["ages"].to_pylist()[-1] == (times[-1] - times[:-1]).tolist()
 
 
 def test_ages_need_times():

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.features import FittedFeatures
-from pipelines.pretraining.histories import ABSENT, read_histories
+from pipelines.pretraining import histories
+from pipelines.pretraining.histories import ABSENT, read_histories, read_items
 from pipelines.pretraining.schema import with_length
 from pipelines.storage.dataset import DataSplit
 from tests.pipelines.pretraining.small_log import LENGTH
@@ -58,6 +59,23 @@ def test_target_is_the_last_event(size: int, finished: Path, fitted: FittedFeatu
         assert len(each.targets) <= size
         done += len(each.targets)
     assert done == len(rows)
+
+
+@pytest.mark.parametrize("size", [1, 31, 10_000])
+def test_items_are_those_of_whole_rows(
+    size: int, finished: Path, fitted: FittedFeatures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the events that the model does not see; blocks have few ids, or one row."""
+    monkeypatch.setattr(histories, "IDS", size)
+    vocabulary: Any = fitted.transform_of("film")
+    ids = {value: 2 + n for n, value in enumerate(vocabulary.values.to_pylist())}
+    rows = pq.read_table(finished / "run" / "data" / "train")["film"].to_pylist()
+    assert max(map(len, rows)) > LENGTH + 1
+    split = DataSplit(finished / "run" / "data" / "train")
+    blocks = list(read_items(split, fitted, "film"))
+    assert all(block.size <= size or len(block) == 1 for block in blocks)
+    found = [row[row != 0].tolist() for block in blocks for row in block]
+    assert found == [[ids[item] for item in row] for row in rows]
 
 
 @pytest.mark.parametrize("most", [1, 11, 13, 10_000])

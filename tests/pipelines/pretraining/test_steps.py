@@ -1,5 +1,6 @@
 """The steps from a log of events to metrics, which run once."""
 
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -62,18 +63,36 @@ def places_of(values: np.ndarray, each: Histories) -> np.ndarray:
     return np.arange(above, above + equal + 1)
 
 
+def cosines_of(users: list[set[int]], size: int) -> np.ndarray:
+    """The cosines of the users of two items, 0 of an item with itself."""
+    found = np.zeros((size, size))
+    of = [{n for n, items in enumerate(users) if item in items} for item in range(size)]
+    for first, second in itertools.permutations(range(size), 2):
+        both = len(of[first] & of[second])
+        found[first, second] = both and both / np.sqrt(len(of[first]) * len(of[second]))
+    return found
+
+
 def test_metrics_are_those_of_the_places_of_the_targets(finished: Path) -> None:
-    """One user at a time; items of the history do not rank."""
+    """One user at a time; items of the history do not rank. Rules count all train events."""
     fitted, model = load_sequence_model(finished / "run")
     vocabulary: Any = fitted.transform_of("film")
-    items, counts = vocabulary.values.to_pylist(), np.zeros(model.size)
-    for row in pq.read_table(finished / "run/data/item_counts.parquet").to_pylist():
-        counts[2 + items.index(row["film"])] = row["count"]
+    ids = {value: 2 + n for n, value in enumerate(vocabulary.values.to_pylist())}
+    train = pq.read_table(finished / "run/data/train")["film"].to_pylist()
+    assert max(map(len, train)) > LENGTH + 1
+    counts = np.bincount([ids[item] for row in train for item in row], minlength=model.size)
+    cosines = cosines_of([{ids[item] for item in row} for row in train], model.size)
+    # Sums of another order differ in the last digits; of equal ones the counts decide.
+    ties = 1e-9 * counts / counts.max()
     split, scores = DataSplit(finished / "run/data/test"), ModelScores(model)
     histories = list(read_histories(split, with_length(fitted, LENGTH + 1), "film", 1))
     expected = {
         "sasrec": [places_of(scores(each)[0], each) for each in histories],
         POPULARITY: [places_of(counts, each) for each in histories],
+        ITEM_ITEM: [
+            places_of((cosines[np.unique(each.seen)].sum(axis=0) + ties).round(13), each)
+            for each in histories
+        ],
     }
     for name, places in expected.items():
         found = metrics_of(finished)["results"][name]["metrics"]

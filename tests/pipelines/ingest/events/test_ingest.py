@@ -1,5 +1,6 @@
 """Sequences equal a slow loop, whatever the buckets and the files are."""
 
+import io
 import os
 from collections import Counter
 from pathlib import Path
@@ -8,12 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from rich.console import Console
 
 from pipelines.common.errors import PipelineError
+from pipelines.common.progress import Progress
 from pipelines.ingest import tables
 from pipelines.ingest.events import buckets, log
 from pipelines.ingest.events.buckets import user_hashes
+from pipelines.ingest.events.ingest import ingest_events
+from pipelines.ingest.events.options import EventOptions
 from tests.pipelines.ingest.events.logs import (
+    NAMES,
     random_log,
     read,
     read_counts,
@@ -142,6 +148,17 @@ def test_ages_are_seconds_and_cuts_divide_times_of_every_type(kind, per_second, 
     }
     shown = ["1970-01-01 00:00:00+00:00", "1970-01-01 03:00:00+00:00"]
     assert summary["times"] == (shown if pa.types.is_timestamp(kind) else [0, 10800])
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.timestamp("us")], ids=str)
+def test_the_range_of_the_times_is_printed_as_dates(kind, tmp_path):
+    ticks = 10**6 if kind == pa.timestamp("us") else 1
+    times = np.array([956_703_932, 956_703_933, 956_703_934, 1_046_454_590])
+    at = pa.array(times * ticks).cast(kind)
+    console = Console(file=io.StringIO())
+    path = write(tmp_path / "in.parquet", pa.table({"who": [5] * 4, "film": [7] * 4, "at": at}))
+    ingest_events(EventOptions(path=str(path), **NAMES), tmp_path / "out", Progress(console))
+    assert "times: 2000-04-25 23:05 to 2003-02-28 17:49 UTC" in console.file.getvalue()
 
 
 def test_dates_are_days(tmp_path):

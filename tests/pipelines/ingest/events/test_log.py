@@ -73,6 +73,11 @@ def test_second_is_that_of_the_type(kind, second, tmp_path):
         ({"at": [True, False]}, r"'at' \(data.time\): .* Received: bool. Convert"),
         ({"at": [1, None]}, r"'at' \(data.time\) orders the events: expected no nulls"),
         ({"at": [1.0, np.nan]}, "expected no nulls and no NaN"),
+        (
+            {"at": [11, 1_046_454_590_000]},
+            r"seconds since 1970.* Received: 1,046,454,590,000. Divide milliseconds by 1,000",
+        ),
+        ({"at": [-1e11, 13.5]}, r"seconds since 1970.* Received: -100,000,000,000.0. Divide"),
         ({"who": [[2], [3]]}, r"'who' \(data.user\): expected one value per row, received list"),
         ({"film": [[2], [3]]}, r"'film' \(data.item\): .* Give each event a row of its own"),
         ({"film": [2.0, None]}, r"'film' \(data.item\): expected ids.* Received: double. Convert"),
@@ -87,6 +92,14 @@ def test_wrong_columns_are_errors(change, message, tmp_path):
     path = write(tmp_path / "in.parquet", pa.table(columns | change))
     with pytest.raises(PipelineError, match=message):
         list(_log(path, session="visit", columns=("action",)).blocks())
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float64()], ids=str)
+def test_the_first_and_the_last_second_are_read(kind, tmp_path):
+    times = pa.array(log.SECONDS, pa.int64()).cast(kind)
+    table = pa.table({"who": [2, 2], "film": [3, 3], "at": times})
+    (block,) = _log(write(tmp_path / "in.parquet", table)).blocks()
+    assert block.events["at"].to_pylist() == [*log.SECONDS]
 
 
 @pytest.mark.parametrize(

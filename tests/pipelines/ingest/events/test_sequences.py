@@ -49,6 +49,14 @@ def test_the_row_holds_the_items_and_lengths_of_zero_hold_none():
     assert users.rows(np.zeros_like(users.counts)).num_rows == 0
 
 
+def test_ages_are_whole_seconds_of_times_with_fractions():
+    times = [0.25, 1.0, 2.75, 3.0]
+    users = _sequences(pa.table({"who": [3] * 4, "film": [5] * 4, "at": times}), session_gap=1.75)
+    rows = users.rows(users.counts)
+    assert rows["age"].to_pylist() == [[3, 2, 0, 0]]
+    assert rows["session"].to_pylist() == [[0, 0, 1, 1]]  # by the times themselves
+
+
 def test_a_gap_as_long_as_the_limit_starts_a_session():
     times = [0, 7, 13, 20, 40]
     events = pa.table({"who": [3] * 5, "film": [5] * 5, "at": times})
