@@ -70,9 +70,11 @@ class SequenceExperiment(TomlTable):
 
     @model_validator(mode="after")
     def _check(self) -> SequenceExperiment:
-        names = [objective.name for objective in self.objectives]
-        if len(set(names)) < len(names):
-            raise ValueError(f"`objectives` must have different names. Received: {names}")
+        labels = [objective.label for objective in self.objectives]
+        if len(set(labels)) < len(labels):
+            raise ValueError(
+                f"`objectives` must have different names or columns. Received: {labels}"
+            )
         for name in self.inputs:
             if name not in self.data.columns:
                 raise ValueError(
@@ -142,13 +144,13 @@ def build_objectives(
         model: The model.
         schema: The fitted schema of all sequences, also of those that the model does not see.
     """
-    named = [(each.name, each.arguments) for each in experiment.objectives]
+    named = [(each.label, each.name, each.arguments) for each in experiment.objectives]
     if not named:
-        by_output = {None: "next_item", "mask": "masked_item", "query": "permutation"}
-        named = [(by_output[model.appends], {})]
+        name = {None: "next_item", "mask": "masked_item", "query": "permutation"}[model.appends]
+        named = [(name, name, {})]
     sizes = {f.name: f.size or 0 for f in schema.features if isinstance(f, Sequence)}
     made = []
-    for name, arguments in named:
+    for label, name, arguments in named:
         try:
             objective = OBJECTIVES[name](**arguments)
             objective.require_fit(model)
@@ -156,7 +158,7 @@ def build_objectives(
             objective.prepare(model, sizes)
         except (TypeError, ValueError) as error:
             reason = str(error).removesuffix(".")
-            raise PipelineError(f"`objectives`, {name!r}: {reason}.") from None
+            raise PipelineError(f"`objectives`, {label!r}: {reason}.") from None
         made.append(objective)
     return made
 

@@ -38,6 +38,12 @@ class ObjectiveOptions(TomlTable):
         """Arguments of the objective."""
         return self.model_dump(exclude={"name"})
 
+    @property
+    def label(self) -> str:
+        """What tells it from other objectives: the name, and the column where it has one."""
+        column = self.arguments.get("column")
+        return self.name if column is None else f"{self.name} of {column}"
+
 
 class SequenceTraining(LoopOptions):
     """The `[training]` table of a sequence model.

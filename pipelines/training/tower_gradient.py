@@ -14,6 +14,7 @@ from pipelines.scoring.microbatches import (
     over_micro_batches,
 )
 from recsys_attn.attention.layers.pruning import layers_in
+from recsys_attn.blocks.norms import has_batch_statistics
 from recsys_attn.losses import task_loss
 from recsys_attn.models.interests import InterestExtractor
 from recsys_attn.multitask.balance import Balance
@@ -22,7 +23,6 @@ from recsys_attn.schema import CANDIDATE_MASK, Task
 Tensors = Mapping[str, tf.Tensor]
 
 _SEED_STATE = "seed_generator_state"
-_STATISTICS = {"moving_mean", "moving_variance"}  # states of batch normalisation and of Dice
 _OF_BATCH = Balance, InterestExtractor  # their penalties compare requests
 _LEAST_REQUESTS = 32
 _SEEDS_APART = 7919
@@ -211,9 +211,8 @@ class TowerGradient:
 
 def depends_on_batch(tower: keras.layers.Layer) -> bool:
     """Returns whether outputs or penalties of a tower depend on other requests of the batch."""
-    if any(variable.name in _STATISTICS for variable in tower.non_trainable_variables):
-        return True
-    return any(isinstance(layer, _OF_BATCH) for layer in layers_in(tower))
+    compares = any(isinstance(layer, _OF_BATCH) for layer in layers_in(tower))
+    return compares or has_batch_statistics(tower)
 
 
 def _even_parts(mask: tf.Tensor, least: tf.Tensor) -> tf.Tensor:

@@ -16,6 +16,7 @@ from recsys_attn.tensors import Shape, Tensor
 
 NORMS = Registry("a normalisation", "norms")
 ROW_NORMS = ("layer", "none", "rms")  # of each row alone, without a condition
+_STATISTICS = ("moving_mean", "moving_variance")  # states of batch normalisation and of Dice
 
 
 def _layer(epsilon: float = 1e-6, **kwargs: Any) -> keras.layers.LayerNormalization:
@@ -47,6 +48,11 @@ NORMS.members.update(
 def has_norm(norm: keras.layers.Layer) -> bool:
     """Returns whether a normalisation is another one than `"none"`."""
     return not isinstance(norm, keras.layers.Identity)
+
+
+def has_batch_statistics(layer: keras.layers.Layer) -> bool:
+    """Returns whether outputs of a built layer depend on the other rows of a batch in training."""
+    return any(variable.name in _STATISTICS for variable in layer.non_trainable_variables)
 
 
 def is_conditional(norm: keras.layers.Layer) -> bool:

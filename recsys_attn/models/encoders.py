@@ -184,7 +184,7 @@ def encodes_order(identifier: Any) -> bool:
 
 
 def is_causal(encoder: Any) -> bool:
-    """Returns whether no output of an encoder depends on later events.
+    """Returns whether no output of an encoder depends on later events, statistics of a batch aside.
 
     Args:
         encoder: A `TransformerEncoder` or a `SegmentMemory`.

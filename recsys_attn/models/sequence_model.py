@@ -114,7 +114,7 @@ class SequenceModel(keras.Model):
 
     @property
     def is_causal(self) -> bool:
-        """Whether no state depends on later events."""
+        """Whether no state depends on later events, statistics of a batch in training aside."""
         return is_causal(self.encoder.encoder)
 
     @property

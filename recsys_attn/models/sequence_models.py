@@ -111,6 +111,7 @@ def esasrec(
     num_heads: Count = 1,
     dropout: Share = 0.2,
     positions: EncoderPositions | None = None,
+    tied: bool = True,
 ) -> SequenceModel:
     """eSASRec: SASRec with LiGR's blocks, whose gates see the input before its normalisation.
 
@@ -121,7 +122,7 @@ def esasrec(
     Fashion", RecSys 2025, arXiv 2508.06450; blocks: Borisyuk et al., 2025, arXiv 2502.03417.
 
     Args:
-        schema, width, num_layers, num_heads, dropout, positions: As in `sasrec`.
+        schema, width, num_layers, num_heads, dropout, positions, tied: As in `sasrec`.
 
     Returns:
         A `SequenceModel`.
@@ -140,7 +141,8 @@ def esasrec(
         "residual": {**SMALL_START, "class_name": "gated"},
     }
     parts = parts_of(schema, block, num_layers, num_heads, width, dropout, positions)
-    return model_of(schema, width, EventEncoder.of(parts, dropout, scale=True), "esasrec")
+    encoder = EventEncoder.of(parts, dropout, scale=True)
+    return model_of(schema, width, encoder, "esasrec", tied=tied)
 
 
 @SEQUENCE_MODELS.register("bert4rec")
@@ -152,6 +154,7 @@ def bert4rec(
     num_heads: Count = 2,
     dropout: Share = 0.2,
     positions: EncoderPositions | None = None,
+    tied: bool = True,
 ) -> SequenceModel:
     """BERT4Rec: blocks in both directions, which learn items that are masked.
 
@@ -163,7 +166,7 @@ def bert4rec(
     Representations from Transformer", CIKM 2019, arXiv 1904.06690.
 
     Args:
-        schema, width, num_layers, num_heads, dropout, positions: As in `sasrec`.
+        schema, width, num_layers, num_heads, dropout, positions, tied: As in `sasrec`.
 
     Returns:
         A `SequenceModel`.
@@ -183,7 +186,7 @@ def bert4rec(
     }
     parts = parts_of(schema, block, num_layers, num_heads, width, dropout, positions)
     encoder = EventEncoder.of(parts, dropout, normalise=True)
-    head: dict[str, Any] = {"bias": True, "hidden": "gelu"}
+    head: dict[str, Any] = {"bias": True, "hidden": "gelu", "tied": tied}
     return model_of(schema, width, encoder, "bert4rec", appends="mask", **head)
 
 
@@ -195,6 +198,7 @@ def xlnet(
     num_layers: Count = 2,
     num_heads: Count = 2,
     dropout: Share = 0.2,
+    tied: bool = True,
 ) -> SequenceModel:
     """XLNet over items: every order of prediction, by a second stream of queries.
 
@@ -205,7 +209,7 @@ def xlnet(
     Understanding", NeurIPS 2019, arXiv 1906.08237.
 
     Args:
-        schema, width, num_layers, num_heads, dropout: As in `sasrec`.
+        schema, width, num_layers, num_heads, dropout, tied: As in `sasrec`.
 
     Returns:
         A `SequenceModel`.
@@ -223,7 +227,7 @@ def xlnet(
     block = {"attention": mechanism, "placement": "post", "activation": "gelu"}
     parts = parts_of(schema, block, num_layers, num_heads, width, dropout, None)
     encoder = EventEncoder.of(parts, dropout, scale=True, normalise=True)
-    return model_of(schema, width, encoder, "xlnet", appends="query")
+    return model_of(schema, width, encoder, "xlnet", appends="query", tied=tied)
 
 
 @SEQUENCE_MODELS.register("hstu")
@@ -236,6 +240,7 @@ def hstu(
     head_dim: Count | None = None,
     dropout: Share = 0.2,
     temperature: Factor = 0.05,
+    tied: bool = True,
     action: str | None = None,
 ) -> SequenceModel:
     """HSTU: blocks of one pointwise attention with a gate, and cosines as scores.
@@ -250,7 +255,7 @@ def hstu(
     Transducers for Generative Recommendations", ICML 2024, arXiv 2402.17152.
 
     Args:
-        schema, width, num_layers, num_heads, dropout: As in `sasrec`.
+        schema, width, num_layers, num_heads, dropout, tied: As in `sasrec`.
         head_dim: Size of a head. Defaults to the width divided by the heads.
         temperature: Divides the cosines.
         action: As in `sasrec`: the generative form of the paper.
@@ -297,7 +302,8 @@ def hstu(
     made = TransformerEncoder([block() for _ in range(num_layers)])
     parts = EncoderParts(made, LearnedPositions(length), False, by_time)
     encoder = EventEncoder.of(parts, dropout, scale=True)
-    return model_of(schema, width, encoder, "hstu", action=action, temperature=temperature)
+    head: dict[str, Any] = {"temperature": temperature, "tied": tied}
+    return model_of(schema, width, encoder, "hstu", action=action, **head)
 
 
 @SEQUENCE_MODELS.register("sequence_encoder")

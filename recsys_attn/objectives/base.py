@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 from keras import ops
 
 from recsys_attn.backend.selecting import places_of
+from recsys_attn.blocks.norms import has_batch_statistics
 from recsys_attn.checks import require_number
 from recsys_attn.layer import Layer
 from recsys_attn.objectives.item_losses import ITEM_LOSSES
@@ -106,12 +107,19 @@ OBJECTIVES: NamedParts[type[Objective]] = NamedParts("objective")
 
 
 def require_causal(model: Any, name: str) -> None:
-    """Raises unless a state sees only earlier events."""
+    """Raises unless a state sees only earlier events, in training too."""
     if not model.is_causal:
         raise ValueError(
             f"The objective {name!r} predicts each event from those before it, and this encoder "
             "sees the later ones too, so it would copy them. Use a causal encoder, such as that of "
             f"'sasrec', or the objective 'masked_item'. Received: model={model.name!r}"
+        )
+    if has_batch_statistics(model.encoder):
+        raise ValueError(
+            f"The objective {name!r} predicts each event from those before it, and the statistics "
+            "of a batch in this encoder depend on the later ones too. Use norm='layer' in place of "
+            "'batch', another activation than 'dice', and 'interest' in place of 'din'. "
+            f"Received: model={model.name!r}"
         )
 
 

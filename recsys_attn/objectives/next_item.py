@@ -36,7 +36,7 @@ class NextItem(Objective):
         weight: Factor of the loss in the sum of all objectives.
 
     Raises:
-        ValueError: The encoder sees later events.
+        ValueError: The encoder sees later events, or has statistics of a batch.
 
     Example:
 

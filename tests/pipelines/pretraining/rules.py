@@ -22,12 +22,15 @@ USERS, TESTED = 499, 211
 
 
 def model_of(name: str, inputs: Arrays, **options: Any) -> SequenceModel:
-    """A small model of the items, and of the times where there are any."""
+    """A small model of the items, and of the times and actions where there are any."""
     keras.utils.set_random_seed(3)
     size, length = int(inputs["item"].max()) + 1, inputs["item"].shape[1]
     sequences = [Events("item", size=size, max_length=length)]
     if "age" in inputs:
         sequences.append(Events("age", dtype="float32", transform=Age(), max_length=length))
+    if "action" in inputs:
+        actions = int(inputs["action"].max()) + 1
+        sequences.append(Events("action", size=actions, max_length=length))
     small = {"width": 16, "num_layers": 1, "dropout": 0.0}
     return get_sequence_model(name)(Schema(tuple(sequences), ()), **{**small, **options})
 
@@ -70,6 +73,12 @@ def losses(model: SequenceModel, objectives: Sequence[Objective], inputs: Arrays
     """The mean loss of each objective."""
     found = [objective(model, inputs) for objective in objectives]
     return [float(loss.total / loss.count) for loss in found]
+
+
+def next_states(model: SequenceModel, inputs: Arrays) -> Array:
+    """The states `(B, K)` that predict what follows."""
+    states: Array = keras.ops.convert_to_numpy(model.next_states(inputs))
+    return states
 
 
 def best(model: SequenceModel, inputs: Arrays, places: int = 1) -> Array:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from pipelines.pretraining.experiment import SequenceExperiment, load_sequence_experiment
 from pipelines.pretraining.steps import SequenceSteps
+from pipelines.training.checkpoint import Checkpoints
 
 ITEMS, USERS, LENGTH = 29, 61, 5
 EXPERIMENT = """
@@ -99,6 +100,13 @@ def steps(folder: Path, run: str = "run", **overrides: Any) -> SequenceSteps:
 def printed(made: SequenceSteps) -> str:
     file = made.console.file
     return file.getvalue() if isinstance(file, io.StringIO) else ""
+
+
+def state_of(run: Path) -> dict[str, np.ndarray]:
+    """All that is learned or drawn, after the last step of the training in a run folder."""
+    last = Checkpoints(run / "checkpoints").newest
+    assert last is not None
+    return dict(last.arrays())
 
 
 def finish(folder: Path) -> None:

@@ -7,8 +7,15 @@ import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import load_experiment
-from pipelines.pretraining.experiment import check_experiment, load_sequence_experiment
+from pipelines.pretraining.experiment import (
+    build_objectives,
+    build_sequence_model,
+    check_experiment,
+    load_sequence_experiment,
+    seen_by_model,
+)
 from pipelines.pretraining.options import SequenceTraining
+from recsys_attn.schema import Schema, Sequence
 from tests.pipelines.pretraining.small_log import BERT4REC, load
 
 NEXT = {"name": "next_item"}
@@ -16,6 +23,10 @@ NEXT = {"name": "next_item"}
 
 def objectives(*named: dict[str, Any], **model: Any) -> dict[str, Any]:
     return {"objectives": list(named), **({"model": model} if model else {})}
+
+
+def attributes(column: str, **options: Any) -> dict[str, Any]:
+    return {"name": "attributes", "column": column, **options}
 
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
@@ -28,7 +39,18 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "objective's key": (objectives({**NEXT, "los": "softmax"}), r"`objectives\[0\].los`"),
     "loss": (objectives({**NEXT, "loss": "softmaxx"}), "Did you mean 'softmax'"),
-    "twice": (objectives(NEXT, NEXT), r"must have different names.*\['next_item', 'next_item'\]"),
+    "twice": (
+        objectives(NEXT, NEXT),
+        r"must have different names or columns.*\['next_item', 'next_item'\]",
+    ),
+    "column twice": (
+        objectives(attributes("kind"), attributes("genre"), attributes("kind", weight=0.5)),
+        r"different names or columns.*'attributes of kind', 'attributes of genre', 'attributes of",
+    ),
+    "one of two columns": (
+        objectives(attributes("genre"), attributes("kind", hidden=0.2)),
+        "`objectives`, 'attributes of kind': .* 'attributes' hides events",
+    ),
     "column": (
         objectives({"name": "attributes", "column": "colour"}),
         r"'attributes' reads the sequence 'colour': name it in `data.columns`.*'genre'",
@@ -84,6 +106,18 @@ def test_wrong_file_is_one_clear_sentence(case: str, tmp_path: Path) -> None:
 )
 def test_right_file_is_accepted(overrides: dict[str, Any], tmp_path: Path) -> None:
     check_experiment(load(tmp_path, **overrides))
+
+
+def test_attributes_of_two_columns_are_two_objectives(tmp_path: Path) -> None:
+    given = objectives(NEXT, attributes("kind"), attributes("genre"))
+    experiment, sizes = load(tmp_path, **given), {"film": 9, "kind": 4, "genre": 6}
+    schema = Schema(tuple(Sequence(k, size=n, max_length=5) for k, n in sizes.items()), ())
+    model = build_sequence_model(experiment, seen_by_model(experiment, schema))
+    _, *made = build_objectives(experiment, model, schema)
+    assert [(each.columns, each.of_item.units) for each in made] == [
+        (("kind",), 4),
+        (("genre",), 6),
+    ]
 
 
 def test_ranking_commands_name_the_command_of_sequence_models(finished: Path) -> None:

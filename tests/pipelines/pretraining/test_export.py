@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.features import FittedFeatures
-from recsys_attn.models import sasrec
+from recsys_attn.models import SEQUENCE_MODELS, get_sequence_model, sasrec
 from recsys_attn.models.sequence_model import SequenceModel
 from recsys_attn.schema import Schema
 from tests.support.next_exports import LONGEST, fitted, histories, write_next_export
@@ -53,6 +54,14 @@ def test_lists_of_other_lengths_are_an_error(tmp_path: Path) -> None:
     for given in ({"item": item, "kind": shorter}, {"item": shorter, "kind": item}):
         with pytest.raises(tf.errors.InvalidArgumentError, match="not equally long"):
             rank(**given, candidate=shorter)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", SEQUENCE_MODELS)
+def test_a_model_with_a_second_table_exports(name: str, tmp_path: Path) -> None:
+    make = partial(get_sequence_model(name), width=8, tied=False)
+    manifest = write_next_export(tmp_path / "next", make=make)
+    assert 0 <= manifest["parity"]["max_difference"] < 1e-5
 
 
 def test_the_manifest_says_why_there_is_no_state(tmp_path: Path) -> None:

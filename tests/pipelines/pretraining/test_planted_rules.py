@@ -16,11 +16,12 @@ from tests.pipelines.pretraining.rules import (
     hits,
     losses,
     model_of,
+    next_states,
     objectives_of,
     train,
 )
 
-CYCLES, GROUPS, GROUP = 7, 6, 5
+CYCLES, GROUPS, GROUP, LARGE = 7, 6, 5, 50
 INTERVALS = {"class_name": "time_intervals", "config": {"values": True}}
 FITTING = {"next_item": "sasrec", "masked_item": "bert4rec", "permutation": "xlnet"}
 
@@ -78,6 +79,39 @@ def sessions(users: int, seed: int, directed: bool) -> Arrays:
         kind = rng.integers(0, 3, (users, 4))
     items = 2 + 5 * np.repeat(kind % 3, 3, axis=1) + rng.integers(0, 5, (users, 12))
     return {"item": items, "session": np.tile(2 + np.repeat(np.arange(4), 3), (users, 1))}
+
+
+def large_groups(users: int, seed: int) -> Arrays:
+    """Items of one group of fifty, so that users of one group share few of their eight."""
+    rng = np.random.default_rng(seed)
+    group = rng.integers(0, GROUPS, (users, 1))
+    items = 2 + LARGE * group + rng.integers(0, LARGE, (users, 8))
+    return {"item": items, "session": np.tile(2 + np.arange(8) // 2, (users, 1))}
+
+
+def circle_of_categories(users: int, seed: int) -> Arrays:
+    """The categories go around in a circle, each event has any item of its category.
+
+    Before the last event each of the three occurs twice.
+    """
+    rng = np.random.default_rng(seed)
+    category = (rng.integers(0, 3, (users, 1)) + np.arange(7)) % 3
+    return {"item": 2 + 7 * category + rng.integers(0, 7, category.shape), "category": 2 + category}
+
+
+def reactions(users: int, seed: int, to_item: bool) -> Arrays:
+    """An action says if the item's number rose, or the next item is 1 or 5 on, as the action says.
+
+    What the rule does not say is drawn, and so is the first action.
+    """
+    rng = np.random.default_rng(seed)
+    item, action = rng.integers(0, 10, (users, 7)), rng.integers(0, 2, (users, 7))
+    if to_item:
+        action[:, 1:] = item[:, 1:] > item[:, :-1]
+    else:
+        steps = np.cumsum(1 + 4 * action[:, :-1], axis=1)
+        item[:, 1:] = (item[:, :1] + steps) % 10
+    return {"item": 2 + item, "action": 2 + action}
 
 
 @pytest.mark.parametrize(
@@ -175,6 +209,54 @@ def test_hidden_segments_are_told_from_those_of_other_users() -> None:
     assert loss < 0.25  # chance has 0.69; a sixth of the others are of the same group
 
 
+@pytest.mark.parametrize(
+    ("objective", "learns"),
+    [("contrastive", True), pytest.param("session_order", False, marks=pytest.mark.thorough)],
+)
+def test_users_of_a_group_are_alike_by_views_alone(objective: str, learns: bool) -> None:
+    """To the state of most users that of another user of the group is the nearest."""
+    inputs, tested = large_groups(USERS, 1), large_groups(TESTED, 2)
+    model = model_of("sasrec", inputs)
+    train(model, objectives_of(model, inputs, **{objective: {}}), inputs)
+    states, group = next_states(model, tested), (tested["item"][:, 0] - 2) // LARGE
+    states /= np.linalg.norm(states, axis=1, keepdims=True)
+    nearest = (states @ states.T - 2 * np.eye(TESTED)).argmax(axis=1)
+    share = (group[nearest] == group).mean()
+    assert share > 0.95 if learns else share < 0.7
+
+
+@pytest.mark.parametrize("hidden", [0.3, pytest.param(0.0, marks=pytest.mark.thorough)])
+def test_order_of_categories_is_learned_from_hidden_events(hidden: float) -> None:
+    """The states before the last event tell its category by the nearest mean."""
+    inputs, tested = circle_of_categories(USERS, 1), circle_of_categories(TESTED, 2)
+    model = model_of("bert4rec", inputs)
+    of = objectives_of(model, inputs, attributes={"column": "category", "hidden": hidden})
+    train(model, of, inputs)
+    states, others = (next_states(model, {"item": x["item"][:, :6]}) for x in (inputs, tested))
+    means = np.stack(
+        [states[inputs["category"][:, 6] == label].mean(axis=0) for label in (2, 3, 4)]
+    )
+    found = 2 + np.square(others[:, None] - means).sum(axis=-1).argmin(axis=1)
+    right = (found == tested["category"][:, 6]).mean()
+    assert right > 0.95 if hidden else right < 0.85
+
+
+@pytest.mark.parametrize("to_item", [True, pytest.param(False, marks=pytest.mark.thorough)])
+def test_actions_follow_items_and_items_follow_actions(to_item: bool) -> None:
+    """Each objective learns the rule of its own; without a rule it has the loss of chance."""
+    inputs, tested = reactions(USERS, 1, to_item), reactions(TESTED, 2, to_item)
+    model = model_of("sasrec", inputs, action="action")
+    objectives = objectives_of(model, inputs, next_item={}, actions={})
+    train(model, objectives, inputs, steps=250)
+    of_items, of_actions = losses(model, objectives, tested)
+    if to_item:  # the first of seven actions has log 2; by its item alone an action has 0.49
+        assert of_actions < 0.25
+        assert of_items > 0.95 * np.log(10)
+    else:  # without the action an item has log 2
+        assert of_items < 0.4
+        assert of_actions > 0.95 * np.log(2)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "named"),
@@ -182,6 +264,9 @@ def test_hidden_segments_are_told_from_those_of_other_users() -> None:
         ("sasrec", {"next_item": {}, "attributes": {"column": "category", "weight": 0.3}}),
         ("sasrec", {"next_item": {}, "contrastive": {"weight": 0.1}}),
         ("bert4rec", {"masked_item": {}, "session_order": {"weight": 0.5}}),
+        ("bert4rec", {"masked_item": {}, "segment": {"weight": 0.5}}),
+        ("bert4rec", {"masked_item": {}, "replaced_item": {"share": 0.2}}),
+        ("bert4rec", {"masked_item": {}, "attributes": {"column": "category", "hidden": 0.2}}),
     ],
 )
 def test_two_objectives_are_learned_together(name: str, named: dict[str, Any]) -> None:

@@ -13,9 +13,8 @@ from rich.console import Console
 
 from pipelines.pretraining.step import SequenceStep
 from pipelines.pretraining.steps import SequenceSteps
-from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.stopping import Stopped
-from tests.pipelines.pretraining.small_log import BERT4REC, load, printed
+from tests.pipelines.pretraining.small_log import BERT4REC, load, printed, state_of
 
 # With dropout, masks and views: every generator must go on where it was.
 OPTIONS = {**BERT4REC, "training__checkpoint_every": 2, "training__keep": "last"}
@@ -40,13 +39,6 @@ def trained(finished: Path, run: Path, **options: Any) -> SequenceSteps:
 def whole(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> SequenceSteps:
     """A training without interruptions."""
     return trained(finished, tmp_path_factory.mktemp("whole"))
-
-
-def state_of(made: SequenceSteps) -> dict[str, np.ndarray]:
-    """All that is learned or drawn, after the last step."""
-    last = Checkpoints(made.run.folder / "checkpoints").newest
-    assert last is not None
-    return dict(last.arrays())
 
 
 @pytest.mark.parametrize("how", ["stopped", pytest.param("died", marks=pytest.mark.thorough)])
@@ -75,7 +67,7 @@ def test_interrupted_training_ends_in_the_same_state(
     signal.signal(signal.SIGTERM, before)
     parts = trained(finished, tmp_path)
     assert "resuming after step" in printed(parts)
-    found, expected = state_of(parts), state_of(whole)
+    found, expected = (state_of(made.run.folder) for made in (parts, whole))
     assert any(name.startswith("more/") for name in expected)  # the draws of the objectives
     assert found.keys() == expected.keys()
     for name, array in expected.items():

@@ -12,7 +12,7 @@ import pytest
 
 from recsys_attn import models
 from recsys_attn.id_transforms import Age
-from recsys_attn.models import SequenceModel
+from recsys_attn.models import SEQUENCE_MODELS, SequenceModel
 from recsys_attn.models.sequence_model import shifted
 from recsys_attn.schema import Categorical, Schema, Sequence, Task
 
@@ -125,6 +125,19 @@ def test_scores_are_products_with_the_vectors_of_items(model: SequenceModel) -> 
         expected = expected + keras.ops.convert_to_numpy(offsets)
     np.testing.assert_allclose(model.scores(states), expected, atol=1e-5)
     np.testing.assert_allclose(model.table()[0], vectors, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", SEQUENCE_MODELS)
+def test_a_second_table_is_of_the_scores_alone(name: str) -> None:
+    made = [models.get_sequence_model(name)(PLAIN, width=8, tied=tied) for tied in (True, False)]
+    shared, second = made
+    assert second.count_params() - shared.count_params() == ITEMS * 8
+    inputs = _inputs(second)
+    states, before = keras.ops.convert_to_numpy(second(inputs)), _scores(second, inputs)
+    (table,) = (v for v in second.output_layer.trainable_variables if v.shape == (ITEMS, 8))
+    table.assign(keras.ops.flip(table, axis=0))
+    np.testing.assert_array_equal(second(inputs), states)
+    assert np.abs(_scores(second, inputs) - before).max() > 0.01
 
 
 def test_a_model_without_causal_states_predicts_at_a_vector_behind_the_events() -> None:

@@ -28,6 +28,25 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "hstu with actions": ("hstu", "actions", {"action": "action"}),
     "gru": ("sequence_encoder", "item", {}),
 }
+CAUSAL = {"pattern": "causal"}
+MLP = {"class_name": "mlp", "config": {"units": [4]}}
+
+
+def block(**options: Any) -> dict[str, Any]:
+    attention = {"class_name": "transformer", "config": CAUSAL}
+    return {"class_name": "block", "config": {"attention": attention, **options}}
+
+
+WITH_STATISTICS: dict[str, Any] = {
+    "norm": block(norm="batch"),
+    "activation": block(activation="dice"),
+    "din": {"class_name": "din", "config": CAUSAL},
+    "score": {"class_name": "dense", "config": {"score": MLP, **CAUSAL}},
+}
+WITHOUT_STATISTICS: dict[str, Any] = {
+    "norm": block(norm="layer"),
+    "interest": {"class_name": "interest", "config": CAUSAL},
+}
 
 
 @pytest.fixture(params=MODELS)
@@ -69,6 +88,36 @@ def test_no_prediction_sees_its_item(model: Any, monkeypatch: pytest.MonkeyPatch
     same = 4 * model.per_event
     np.testing.assert_allclose(before[0, :same], after[0, :same], atol=1e-6)
     assert np.abs(before[0, same:] - after[0, same:]).max() > 1e-3
+
+
+@pytest.mark.parametrize("encoder", WITH_STATISTICS)
+def test_statistics_of_a_batch_are_refused(encoder: str) -> None:
+    """They tell of a later event in training alone."""
+    model = model_of_encoder(WITH_STATISTICS[encoder])
+    assert later_event_changes(model, training=True) > 1e-3
+    assert later_event_changes(model, training=False) < 1e-6
+    with pytest.raises(ValueError, match=r"statistics of a batch .* Use norm='layer'"):
+        objective("next_item", model)
+
+
+@pytest.mark.parametrize("encoder", WITHOUT_STATISTICS)
+def test_encoders_without_statistics_are_accepted(encoder: str) -> None:
+    model = model_of_encoder(WITHOUT_STATISTICS[encoder])
+    assert later_event_changes(model, training=True) < 1e-6
+    objective("next_item", model)
+
+
+def model_of_encoder(encoder: dict[str, Any]) -> Any:
+    return model_of.__wrapped__("sequence_encoder", encoder=encoder)  # a dict is not hashable
+
+
+def later_event_changes(model: Any, training: bool) -> float:
+    """By how much the states before an event differ when its item is another one."""
+    inputs = histories()
+    changed = {**inputs, "item": inputs["item"].copy()}
+    changed["item"][0, 4] = 2 + (inputs["item"][0, 4] - 1) % (ITEMS - 2)
+    one, other = (numpy(model.encode(model.events(x), training)) for x in (inputs, changed))
+    return float(np.abs(one[0, :4] - other[0, :4]).max())
 
 
 def test_items_are_drawn_by_the_counts(monkeypatch: pytest.MonkeyPatch) -> None:
