@@ -101,7 +101,7 @@ class NextItemModule(tf.Module):
         lowest = tf.fill([tf.shape(places)[0]], -np.inf)
         scores = tf.tensor_scatter_nd_update(scores, places, tf.cast(lowest, scores.dtype))
         best, places = tf.math.top_k(scores[:, RESERVED_IDS:], self._top)
-        chosen = tf.where(tf.math.is_inf(best), 0, places + RESERVED_IDS)
+        chosen = tf.where(tf.math.is_finite(best), places + RESERVED_IDS, 0)
         return {ITEMS: tf.gather(self.values, chosen), SCORES: best}
 
     def _rank(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -12,14 +12,14 @@ import pytest
 import tensorflow as tf
 
 from pipelines.pretraining.export_module import NextItemModule
-from pipelines.pretraining.state_module import StateModule, why_stateless
+from pipelines.pretraining.state_module import StateModule, fingerprint, why_stateless
 from recsys_attn.blocks.positions import LearnedPositions
 from recsys_attn.id_transforms import Age
 from recsys_attn.models import bert4rec, hstu, sasrec, sequence_encoder
 from recsys_attn.models.event_encoder import EventEncoder
 from recsys_attn.models.sequence_model import SequenceModel
 from recsys_attn.schema import Schema, Sequence
-from tests.support.next_exports import ITEMS, NAMES, drawn, fitted, histories
+from tests.support.next_exports import ITEMS, LONGEST, NAMES, drawn, fitted, histories
 
 ROWS = [
     ["i3", "i1", "i4", "i1", "i5"],
@@ -28,6 +28,7 @@ ROWS = [
     [],
     ["i9", "", "i8", "unknown", "i0", "i28", "i5"],
 ]
+LONG = [[f"i{(n * k) % 29}" for n in range(17)] for k in (1, 2, 3, 5, 7)]
 CANDIDATES = np.array([["i1", "i28", "i7"]] * len(ROWS), object)
 
 
@@ -67,9 +68,9 @@ CAUSAL = [
 ]
 
 
-def _functions(make: Callable[[Schema], SequenceModel]) -> dict[str, Any]:
+def _functions(make: Callable[[Schema], SequenceModel], seed: int = 3) -> dict[str, Any]:
     features = fitted()
-    model = drawn(make, features)
+    model = drawn(make, features, seed)
     assert why_stateless(model) is None
     module = NextItemModule(model, features, np.array(NAMES), ITEMS, False)
     return module.signatures() | StateModule(model, module).signatures()
@@ -120,13 +121,41 @@ def test_next_items_of_a_state_are_those_of_the_history() -> None:
     np.testing.assert_allclose(found["scores"], expected["scores"], atol=1e-5)
 
 
+@pytest.mark.parametrize("make", [_rotary, _untied])
+def test_a_state_of_another_export_has_no_scores(make: Callable[..., Any]) -> None:
+    functions, other = _functions(make), _functions(make, seed=5)
+    state = functions["start"](item=_tensor(ROWS))["state"]
+    foreign = other["start"](item=_tensor(ROWS))["state"]
+    assert foreign.shape == state.shape
+    mixed = tf.concat([state[:2], foreign[2:]], axis=0)
+    for _ in range(2):
+        found = _scores_of(functions, mixed)
+        np.testing.assert_array_equal(found[:2], _scores_of(functions, state)[:2])
+        np.testing.assert_array_equal(found[2:], np.nan)
+        mixed, state = (
+            functions["step"](state=x, item=_tensor(ROWS))["state"] for x in (mixed, state)
+        )
+    np.testing.assert_array_equal(_scores_of(other, mixed), np.nan, "nor after a step elsewhere")
+    exclude = tf.constant(histories(*[["i1"]] * len(ROWS)))
+    found = functions["next_items_from_state"](state=mixed, exclude=exclude)
+    assert np.isfinite(found["scores"][:2, :-1]).all()
+    np.testing.assert_array_equal(found["items"][2:], b"")
+    assert not np.isfinite(found["scores"][2:]).any()
+
+
+def test_a_fingerprint_is_that_of_the_weights() -> None:
+    features = fitted()
+    first, again, other = (fingerprint(drawn(_rotary, features, seed)) for seed in (3, 3, 5))
+    assert first == again != other
+    assert 0 < first == int(np.float32(first)) < 2**24
+
+
 def test_a_long_history_starts_with_its_last_events() -> None:
     functions = _functions(_rotary)
-    rows = [[f"i{(n * k) % 29}" for n in range(17)] for k in (1, 2, 3, 5, 7)]
-    state = functions["start"](item=_tensor(rows))["state"]
-    expected = _scores(functions, rows)
+    state = functions["start"](item=_tensor(LONG))["state"]
+    expected = _scores(functions, LONG)
     np.testing.assert_allclose(_scores_of(functions, state), expected, atol=1e-5)
-    kept = _scores(functions, [row[-11:] for row in rows])
+    kept = _scores(functions, [row[-LONGEST:] for row in LONG])
     np.testing.assert_allclose(kept, expected, atol=1e-6)
 
 
