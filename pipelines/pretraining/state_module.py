@@ -93,7 +93,11 @@ class StateModule:
         }
 
     def _start(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
-        events, count = self._events(raw)
+        inputs = self._module.inputs(raw)
+        there = tf.reduce_any([x != 0 for x in inputs.values()], axis=0)
+        longest = tf.maximum(tf.reduce_max(tf.reduce_sum(tf.cast(there, tf.int32), axis=1)), 1)
+        events = self._events({name: ids[:, :longest] for name, ids in inputs.items()})
+        count = tf.reduce_sum(tf.cast(events.present, tf.int32), axis=1)
         entered = self._model.encoder.enter(events.vectors, events.present, training=False)
         outputs, state = state_after(self._recurrence, entered, events.present, self._length)
         last = tf.gather(outputs, tf.maximum(count - 1, 0), axis=1, batch_dims=1)
@@ -101,7 +105,9 @@ class StateModule:
 
     def _step(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
         given = self._unpacked(raw.pop(STATE))
-        (events, count), encoder = self._events(raw), self._model.encoder
+        # A window of the new events would differ from their steps: a hidden state reads them all.
+        events = self._events(self._module.inputs(raw, whole=True))
+        encoder = self._model.encoder
 
         def step(t: tf.Tensor, *flat: tf.Tensor) -> tuple[tf.Tensor, ...]:
             mark, count, before, last = self._structured(flat)
@@ -112,7 +118,7 @@ class StateModule:
             count += tf.cast(present[:, 0], tf.int32)
             return (t + 1, *keras.tree.flatten((mark, count, after, output)))
 
-        longest = tf.reduce_max(count)
+        longest = tf.shape(events.present)[1]
         start = (tf.constant(0), *given)
         shapes = (tf.TensorShape([]), *[tf.TensorShape([None, *shape]) for shape in self._shapes])
         _, *flat = tf.while_loop(lambda t, *_: t < longest, step, start, shapes)
@@ -124,15 +130,9 @@ class StateModule:
     def _rank(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
         return {SCORE: self._module.scores_of(self._last(raw[STATE]), raw[CANDIDATES])}
 
-    def _events(self, raw: dict[str, tf.Tensor]) -> tuple[Events, tf.Tensor]:
-        """Embedded events, and their number."""
-        inputs = self._module.inputs(raw)
-        there = tf.reduce_any([x != 0 for x in inputs.values()], axis=0)
-        longest = tf.maximum(tf.reduce_max(tf.reduce_sum(tf.cast(there, tf.int32), axis=1)), 1)
-        events = self._model.events({name: ids[:, :longest] for name, ids in inputs.items()})
-        vectors = tf.cast(events.vectors, self._model.encoder.compute_dtype)
-        count = tf.reduce_sum(tf.cast(events.present, tf.int32), axis=1)
-        return events._replace(vectors=vectors), count
+    def _events(self, inputs: dict[str, tf.Tensor]) -> Events:
+        events = self._model.events(inputs)
+        return events._replace(vectors=tf.cast(events.vectors, self._model.encoder.compute_dtype))
 
     def _empty(self, batch: Any) -> Any:
         state = self._recurrence.initial_state(batch, self._length)

@@ -159,6 +159,21 @@ def test_a_long_history_starts_with_its_last_events() -> None:
     np.testing.assert_allclose(kept, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("make", [_rotary, _untied, _linear])
+def test_many_events_at_once_are_those_events_one_by_one(make: Callable[..., Any]) -> None:
+    """Also more than the model sees in a history, and with gaps between them."""
+    functions = _functions(make)
+    rows = [[*row[:3], "", *row[3:]] for row in LONG]
+    empty = functions["start"](item=_tensor([[] for _ in rows]))["state"]
+    at_once = functions["step"](state=empty, item=_tensor(rows))["state"]
+    state = empty
+    for t in range(len(rows[0])):
+        state = functions["step"](state=state, item=_tensor([row[t : t + 1] for row in rows]))
+        state = state["state"]
+    np.testing.assert_allclose(at_once, state, atol=1e-5)
+    np.testing.assert_array_equal(state[:, 1], len(LONG[0]), "the number of events")
+
+
 def test_actions_are_events_of_their_own() -> None:
     """Each raw event is two of the model."""
     features = fitted()
