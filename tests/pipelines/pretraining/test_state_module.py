@@ -13,10 +13,8 @@ import tensorflow as tf
 
 from pipelines.pretraining.export_module import NextItemModule
 from pipelines.pretraining.state_module import StateModule, fingerprint, why_stateless
-from recsys_attn.blocks.positions import LearnedPositions
 from recsys_attn.id_transforms import Age
 from recsys_attn.models import bert4rec, hstu, sasrec, sequence_encoder
-from recsys_attn.models.event_encoder import EventEncoder
 from recsys_attn.models.sequence_model import SequenceModel
 from recsys_attn.schema import Schema, Sequence
 from tests.support.next_exports import ITEMS, LONGEST, NAMES, drawn, fitted, histories
@@ -52,18 +50,23 @@ def _linear(schema: Schema) -> SequenceModel:
     return sequence_encoder(schema, width=8, encoder=encoder, **options)
 
 
+def _segments(schema: Schema) -> SequenceModel:
+    """Transformer-XL, whose memory does not hold all earlier events."""
+    encoder = {"class_name": "segments", "config": {"segment": 2, "memory": 3}}
+    return sequence_encoder(schema, width=8, encoder=encoder, encoder_layers=2)
+
+
 def _hstu(schema: Schema) -> SequenceModel:
-    """HSTU, with positions from the start."""
-    made = hstu(schema, width=8, num_heads=2)
-    positions = LearnedPositions(made.max_length, from_end=False)
-    encoder = EventEncoder(made.encoder.encoder, positions, scale=True)
-    return SequenceModel(made.embedding, encoder, made.output_layer)
+    """HSTU's attention, without times."""
+    encoder = {"class_name": "hstu", "config": {"pattern": "causal"}}
+    return sequence_encoder(schema, width=8, encoder=encoder, encoder_layers=2)
 
 
 CAUSAL = [
     _rotary,
     *(pytest.param(each, marks=pytest.mark.thorough) for each in (_counted, _untied)),
     _linear,
+    _segments,
     _hstu,
 ]
 
