@@ -55,7 +55,8 @@ class StateModule:
     `(B, S)`, and returns the state after them. `next_items_from_state` and `rank_from_state` take
     `state` in place of the events; a state has no list of items, so that items of the history are
     left out only where `exclude` has them. Up to `max_length` events the scores are those of the
-    whole pass; later events push out the oldest, whose traces stay in the states of others.
+    whole pass. Later events push the oldest out of a cache, whose traces stay in the states of
+    others; sums and hidden states lose none.
 
     A state begins with the fingerprint of its export and the number of its events. All scores of a
     state with another fingerprint are NaN, and so are those after further steps: an error would

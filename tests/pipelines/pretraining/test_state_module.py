@@ -30,8 +30,8 @@ LONG = [[f"i{(n * k) % 29}" for n in range(17)] for k in (1, 2, 3, 5, 7)]
 CANDIDATES = np.array([["i1", "i28", "i7"]] * len(ROWS), object)
 
 
-def _rotary(schema: Schema) -> SequenceModel:
-    return sasrec(schema, width=8, num_heads=2, positions="rotary")
+def _rotary(schema: Schema, layers: int = 2) -> SequenceModel:
+    return sasrec(schema, width=8, num_layers=layers, num_heads=2, positions="rotary")
 
 
 def _counted(schema: Schema) -> SequenceModel:
@@ -175,6 +175,33 @@ def test_many_events_at_once_are_those_events_one_by_one(make: Callable[..., Any
         state = state["state"]
     np.testing.assert_allclose(at_once, state, atol=1e-5)
     np.testing.assert_array_equal(state[:, 1], len(LONG[0]), "the number of events")
+
+
+@pytest.mark.parametrize("make", [_untied, _linear, _segments])
+def test_sums_and_hidden_states_forget_nothing(make: Callable[..., Any]) -> None:
+    """Past the longest history the scores are those of a pass over all events."""
+    features = fitted()
+    model = drawn(make, features)
+    module = NextItemModule(model, features, np.array(NAMES), ITEMS, False)
+    state = model.next_states(module.inputs({"item": _tensor(LONG)}, whole=True), training=False)
+    expected = module.scores_of(state, tf.constant(CANDIDATES))
+    np.testing.assert_allclose(_stepped(_functions(make)), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("layers", "share"), [(1, 1e-5), (2, 0.1)])
+def test_a_full_cache_scores_its_last_events(layers: int, share: float) -> None:
+    """One block has read nothing else; in further blocks the events have read older ones."""
+    functions = _functions(lambda schema: _rotary(schema, layers))
+    expected = _scores(functions, [row[-LONGEST:] for row in LONG])
+    found = _stepped(functions)
+    np.testing.assert_allclose(found, expected, atol=share * np.ptp(expected))
+
+
+def _stepped(functions: dict[str, Any]) -> np.ndarray:
+    """The scores after the events of `LONG`, of which `start` reads two."""
+    state = functions["start"](item=_tensor([row[:2] for row in LONG]))["state"]
+    state = functions["step"](state=state, item=_tensor([row[2:] for row in LONG]))["state"]
+    return _scores_of(functions, state)
 
 
 def test_actions_are_events_of_their_own() -> None:
