@@ -75,17 +75,26 @@ class NextItemModule(tf.Module):
         ranked = concrete(self._rank, {**self.events, CANDIDATES: self.items})
         return {ROWS_SIGNATURE: found, NEXT_ITEMS: found, RANK_SIGNATURE: ranked}
 
-    def inputs(self, raw: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns the model's inputs, with ages of 0 where the model does not read them."""
+    def inputs(self, raw: Mapping[str, tf.Tensor], whole: bool = False) -> dict[str, tf.Tensor]:
+        """Returns the model's inputs, with ages of 0 where the model does not read them.
+
+        They are those of the last `max_length` events, side by side; with `whole` those of all
+        events, with the gaps between them.
+        """
         lists = {name: tf.shape(raw[name])[1] for name in self.events}
         first = lists[self._item.name]
         for name, length in lists.items():
             tf.debugging.assert_equal(
                 length, first, f"the lists of {name} and of {self._item.name} are not equally long"
             )
-        found = self.features(raw)
+        found = self._all(raw) if whole else self.features(raw)
         items = found[self._item.name]
         return {s.name: found.get(s.name, tf.zeros_like(items)) for s in self._model.sequences}
+
+    def _all(self, raw: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        ((history, sequences),) = self.features.schema.histories.items()
+        events = self.features.events(raw)[history]
+        return {s.name: ids for s, ids in zip(sequences, events, strict=True)}
 
     def _next_items(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
         left_out = [self.ids(raw.pop(EXCLUDE))]
@@ -101,7 +110,7 @@ class NextItemModule(tf.Module):
         lowest = tf.fill([tf.shape(places)[0]], -np.inf)
         scores = tf.tensor_scatter_nd_update(scores, places, tf.cast(lowest, scores.dtype))
         best, places = tf.math.top_k(scores[:, RESERVED_IDS:], self._top)
-        chosen = tf.where(tf.math.is_inf(best), 0, places + RESERVED_IDS)
+        chosen = tf.where(tf.math.is_finite(best), places + RESERVED_IDS, 0)
         return {ITEMS: tf.gather(self.values, chosen), SCORES: best}
 
     def _rank(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import zlib
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from pipelines.pretraining.export_module import (
@@ -38,6 +40,14 @@ def why_stateless(model: SequenceModel) -> str | None:
     return None
 
 
+def fingerprint(model: SequenceModel) -> int:
+    """Returns a number of the weights of a model, from 1 to the largest that float32 holds."""
+    found = 0
+    for weight in model.weights:
+        found = zlib.crc32(np.ascontiguousarray(weight).data, found)
+    return found % (2**24 - 1) + 1
+
+
 class StateModule:
     """Keeps what a causal model computes of a user's events in one vector `state` `(B, D)`.
 
@@ -45,7 +55,12 @@ class StateModule:
     `(B, S)`, and returns the state after them. `next_items_from_state` and `rank_from_state` take
     `state` in place of the events; a state has no list of items, so that items of the history are
     left out only where `exclude` has them. Up to `max_length` events the scores are those of the
-    whole pass; later events push out the oldest, whose traces stay in the states of others.
+    whole pass. Later events push the oldest out of a cache, whose traces stay in the states of
+    others; sums and hidden states lose none.
+
+    A state begins with the fingerprint of its export and the number of its events. All scores of a
+    state with another fingerprint are NaN, and so are those after further steps: an error would
+    fail the other requests of a batch too.
 
     Args:
         model: A model for which `why_stateless` has no reason.
@@ -56,6 +71,7 @@ class StateModule:
         self._model, self._module = model, module
         self._recurrence = Recurrence(model.encoder.encoder)
         self._length = model.max_length * model.per_event
+        self._fingerprint = fingerprint(model)
         empty = keras.tree.flatten(self._empty(1))
         self._shapes = [tuple(x.shape[1:]) for x in empty]
         self._dtypes = [x.dtype for x in empty]
@@ -78,26 +94,32 @@ class StateModule:
         }
 
     def _start(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
-        events, count = self._events(raw)
+        inputs = self._module.inputs(raw)
+        there = tf.reduce_any([x != 0 for x in inputs.values()], axis=0)
+        longest = tf.maximum(tf.reduce_max(tf.reduce_sum(tf.cast(there, tf.int32), axis=1)), 1)
+        events = self._events({name: ids[:, :longest] for name, ids in inputs.items()})
+        count = tf.reduce_sum(tf.cast(events.present, tf.int32), axis=1)
         entered = self._model.encoder.enter(events.vectors, events.present, training=False)
         outputs, state = state_after(self._recurrence, entered, events.present, self._length)
         last = tf.gather(outputs, tf.maximum(count - 1, 0), axis=1, batch_dims=1)
-        return {STATE: self._packed((count, state, last))}
+        return {STATE: self._packed((self._mark(count), count, state, last))}
 
     def _step(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
         given = self._unpacked(raw.pop(STATE))
-        (events, count), encoder = self._events(raw), self._model.encoder
+        # A window of the new events would differ from their steps: a hidden state reads them all.
+        events = self._events(self._module.inputs(raw, whole=True))
+        encoder = self._model.encoder
 
         def step(t: tf.Tensor, *flat: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            count, before, last = self._structured(flat)
+            mark, count, before, last = self._structured(flat)
             event, present = events.vectors[:, t, None], events.present[:, t, None]
             entered = encoder.enter(event, present, training=False, places=count[:, None])
             output, after = self._recurrence.step(before, entered, present[:, 0])
             output = tf.where(present, tf.cast(output[:, 0], last.dtype), last)
             count += tf.cast(present[:, 0], tf.int32)
-            return (t + 1, *keras.tree.flatten((count, after, output)))
+            return (t + 1, *keras.tree.flatten((mark, count, after, output)))
 
-        longest = tf.reduce_max(count)
+        longest = tf.shape(events.present)[1]
         start = (tf.constant(0), *given)
         shapes = (tf.TensorShape([]), *[tf.TensorShape([None, *shape]) for shape in self._shapes])
         _, *flat = tf.while_loop(lambda t, *_: t < longest, step, start, shapes)
@@ -109,24 +131,24 @@ class StateModule:
     def _rank(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
         return {SCORE: self._module.scores_of(self._last(raw[STATE]), raw[CANDIDATES])}
 
-    def _events(self, raw: dict[str, tf.Tensor]) -> tuple[Events, tf.Tensor]:
-        """Embedded events, and their number."""
-        inputs = self._module.inputs(raw)
-        there = tf.reduce_any([x != 0 for x in inputs.values()], axis=0)
-        longest = tf.maximum(tf.reduce_max(tf.reduce_sum(tf.cast(there, tf.int32), axis=1)), 1)
-        events = self._model.events({name: ids[:, :longest] for name, ids in inputs.items()})
-        vectors = tf.cast(events.vectors, self._model.encoder.compute_dtype)
-        count = tf.reduce_sum(tf.cast(events.present, tf.int32), axis=1)
-        return events._replace(vectors=vectors), count
+    def _events(self, inputs: dict[str, tf.Tensor]) -> Events:
+        events = self._model.events(inputs)
+        return events._replace(vectors=tf.cast(events.vectors, self._model.encoder.compute_dtype))
 
     def _empty(self, batch: Any) -> Any:
         state = self._recurrence.initial_state(batch, self._length)
         encoder = self._model.encoder
         last = tf.zeros([batch, self._model.width], encoder.compute_dtype)
-        return tf.zeros([batch], tf.int32), state, last
+        count = tf.zeros([batch], tf.int32)
+        return self._mark(count), count, state, last
+
+    def _mark(self, count: tf.Tensor) -> tf.Tensor:
+        return tf.fill(tf.shape(count), self._fingerprint)
 
     def _last(self, state: tf.Tensor) -> tf.Tensor:
-        return self._unpacked(state)[-1]
+        """The output at the last event; NaN for a state of another export."""
+        mark, *_, last = self._unpacked(state)
+        return tf.where((mark == self._fingerprint)[:, None], last, np.nan)
 
     def _packed(self, state: Any) -> tf.Tensor:
         parts = [
@@ -136,7 +158,9 @@ class StateModule:
         return tf.concat(parts, axis=1)
 
     def _unpacked(self, state: tf.Tensor) -> list[tf.Tensor]:
-        parts = tf.split(state, self._sizes, axis=1)
+        # A state of another export becomes zeros, whose steps are defined and have no fingerprint.
+        own = state[:, :1] == float(self._fingerprint)
+        parts = tf.split(tf.where(own, state, 0.0), self._sizes, axis=1)
         return [
             tf.cast(tf.reshape(part, [-1, *shape]), dtype)
             for part, shape, dtype in zip(parts, self._shapes, self._dtypes, strict=True)

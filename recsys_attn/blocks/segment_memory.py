@@ -117,14 +117,36 @@ class SegmentMemory(Layer):
         build_part(self, "encoder", self.encoder, inputs_shape)
         self.width = int(inputs_shape[-1] or 0)
 
-    def initial_state(self, batch_size: Any) -> MemoryState:
-        """Returns the state before the first segment."""
+    def first_place(self, count: Tensor) -> Tensor:
+        """Returns the place (B,) at which the memory of event number `count` (B,) begins.
+
+        It is below 0 while the memory is not full; each call without `segment` is one segment.
+        """
+        inside = count if self.segment is None else count % self.segment
+        return count - inside - self.memory
+
+    def most_events(self, length: int | None) -> int | None:
+        """Returns the most events that one attends, of `length` at most; None for any number."""
+        if self.segment is None:
+            return length
+        own = self.memory + self.segment
+        return own if length is None else min(own, length)
+
+    def initial_state(self, batch_size: Any, kept: int | None = None) -> MemoryState:
+        """Returns the state before the first segment.
+
+        Args:
+            batch_size: B.
+            kept: Number of events that it keeps, of which a segment attends the last M. Defaults
+                to M.
+        """
         if not self.built:
             raise ValueError("The size of the state is not known before the layer is called once")
-        shape = (batch_size, len(self.encoder.applied), self.memory, self.width)
+        kept = self.memory if kept is None else kept
+        shape = (batch_size, len(self.encoder.applied), kept, self.width)
         return MemoryState(
             ops.zeros(shape, self.compute_dtype),
-            ops.zeros((batch_size, self.memory), "bool"),
+            ops.zeros((batch_size, kept), "bool"),
             ops.zeros((batch_size,), "int32"),
         )
 
@@ -162,20 +184,26 @@ class SegmentMemory(Layer):
         self, x: Tensor, present: Tensor, state: MemoryState
     ) -> tuple[Tensor, MemoryState]:
         """Returns the output of one segment, and the state after it."""
+        before, there = ops.convert_to_tensor(state.states), ops.cast(state.mask, "bool")
         output, inner = self.encoder(
-            x, present=present, memory=state.states, memory_mask=state.mask, return_states=True
+            x,
+            present=present,
+            memory=before[:, :, -self.memory :],
+            memory_mask=there[:, -self.memory :],
+            return_states=True,
         )
         output = ops.cast(output, self.compute_dtype)  # the encoder has its own dtype policy
         inner = ops.cast(ops.stop_gradient(inner), self.compute_dtype)
-        states = ops.concatenate([ops.convert_to_tensor(state.states), inner], axis=2)
-        mask = ops.concatenate([ops.cast(state.mask, "bool"), present], axis=1)
+        states = ops.concatenate([before, inner], axis=2)
+        mask = ops.concatenate([there, present], axis=1)
         # Padding goes first, in order, so that the latest events stand at the end.
         total = ops.shape(mask)[1]
         order = ops.arange(total, dtype="int32") + ops.cast(mask, "int32") * total
-        latest = ops.argsort(order, axis=1)[:, -self.memory :]
+        kept = there.shape[1]
+        latest = ops.argsort(order, axis=1)[:, -kept:]
         states = ops.take_along_axis(states, latest[:, None, :, None], axis=2)
-        shape = (-1, len(self.encoder.applied), self.memory, self.width)
-        mask = ops.reshape(ops.take_along_axis(mask, latest, axis=1), (-1, self.memory))
+        shape = (-1, len(self.encoder.applied), kept, self.width)
+        mask = ops.reshape(ops.take_along_axis(mask, latest, axis=1), (-1, kept))
         return output, MemoryState(ops.reshape(states, shape), mask, state.user)
 
     def _looped(

@@ -13,6 +13,7 @@ from recsys_attn.attention.layers.recurrence import Recurrence
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.attention.mechanisms.routed import Routed
 from recsys_attn.blocks.attended import attend
+from recsys_attn.blocks.segment_memory import SegmentMemory
 from recsys_attn.tensors import Tensor
 
 
@@ -25,7 +26,7 @@ def state_after(
     from one pass; a mixer and linear attention step through the events.
 
     Args:
-        recurrence: Of a `TransformerEncoder`, without positions before it.
+        recurrence: Of a `TransformerEncoder` or a `SegmentMemory`, without positions before it.
         events: (B, S, E), padded behind the last one.
         present: (B, S), False for padding.
         length: As in `Recurrence.initial_state`.
@@ -34,6 +35,8 @@ def state_after(
         (B, S, E) and the state.
     """
     encoder: Any = recurrence.layer
+    if isinstance(encoder, SegmentMemory):
+        return _after_segments(recurrence, events, present, length)
     x, states = events, []
     for block in encoder.applied:
         around = block.sublayers[0]
@@ -44,15 +47,32 @@ def state_after(
     return encoder.finish(x, present, None), tuple(states)
 
 
+def _after_segments(recurrence: Recurrence, events: Tensor, present: Tensor, length: Any) -> Any:
+    """Reads the caches from the inputs of the blocks, of which the memory keeps enough."""
+    layer: SegmentMemory = recurrence.layer
+    sizes = [empty.keys.shape[1] for empty in recurrence.initial_state(1, length)]
+    memory = layer.initial_state(ops.shape(events)[0], max(layer.memory, *sizes))
+    outputs, memory = layer(events, memory, present=present, return_state=True)
+    states, count = [], _count(present)
+    for index, (block, size) in enumerate(zip(layer.encoder.applied, sizes, strict=True)):
+        there = memory.mask[:, -size:]
+        entry = block.sublayers[0].entry(memory.states[:, index, -size:], there, None)
+        keys, values = (
+            ops.where(there[:, :, None, None], x, ops.zeros_like(x))
+            for x in _keys_and_values(block.attention, entry)
+        )
+        states.append(steps.KeyValueState(keys, values, count))
+    return outputs, tuple(states)
+
+
 def _state_of(layer: Any, events: Tensor, present: Tensor, length: int | None) -> Any:
     is_attention = isinstance(layer, MultiHeadAttention)
     if is_attention and isinstance(layer.mechanism, Dense | Routed):
         empty = steps.initial_state(layer, 1, length)
-        _, key, value = layer.project_once(*[ops.cast(events, layer.variable_dtype)] * 2, None)
         count = _count(present)
         size = empty.keys.shape[1]
         places = count[:, None] + ops.arange(-size, 0, dtype="int32")
-        keys, values = (ops.cast(_at(x, places), layer.compute_dtype) for x in (key, value))
+        keys, values = (_at(x, places) for x in _keys_and_values(layer, events))
         return steps.KeyValueState(keys, values, count)
     single = Recurrence(layer)
     state = single.initial_state(ops.shape(events)[0])
@@ -66,6 +86,12 @@ def _state_of(layer: Any, events: Tensor, present: Tensor, length: int | None) -
     start = (ops.convert_to_tensor(0, "int32"), *keras.tree.flatten(state))
     _, *flat = ops.while_loop(lambda t, *_: t < longest, step, start)
     return keras.tree.pack_sequence_as(state, flat)
+
+
+def _keys_and_values(layer: MultiHeadAttention, events: Tensor) -> tuple[Tensor, Tensor]:
+    events = ops.cast(events, layer.variable_dtype)
+    _, key, value = layer.project_once(events, events, None)
+    return ops.cast(key, layer.compute_dtype), ops.cast(value, layer.compute_dtype)
 
 
 def _count(present: Tensor) -> Tensor:

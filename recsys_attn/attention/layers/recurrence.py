@@ -13,6 +13,7 @@ from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.blocks.mixers import Mixer
 from recsys_attn.blocks.positions.base import EventPositions
 from recsys_attn.blocks.residuals import Reversible
+from recsys_attn.blocks.segment_memory import SegmentMemory
 from recsys_attn.blocks.transformer import TransformerBlock
 from recsys_attn.tensors import Tensor
 
@@ -38,6 +39,7 @@ class Recurrence:
     |---|---|
     | `Dense` with a causal pattern | keys and values of the last `length` events |
     | `Dense` with `Local(w, 0)`, `Routed` with `Blocks` and such a pattern | of the last w + 1 |
+    | `SegmentMemory` | of the memory and the segment, of `length` at most |
     | `Linear` with `causal=True` | sums of a fixed size |
     | `"gru"`, `"lstm"` in one direction | the hidden state |
     | `"convolution"` with `causal=True` | the last (K - 1) dilation events |
@@ -51,7 +53,8 @@ class Recurrence:
     values: Shazeer, "Fast Transformer Decoding", 2019, arXiv 1911.02150.
 
     Args:
-        layer: A built `MultiHeadAttention`, `TransformerBlock`, `TransformerEncoder` or mixer.
+        layer: A built `MultiHeadAttention`, `TransformerBlock`, `TransformerEncoder`,
+            `SegmentMemory` or mixer.
         positions: The `EventPositions` before the layer, built, such as
             `LearnedPositions(50, from_end=False)`. Those in a score, such as `"rotary"`, belong to
             the layer. Defaults to none.
@@ -176,14 +179,16 @@ def _require_steps(layer: Any) -> None:
             raise Reversible.one_stream()
         for block in layer.blocks:
             _require_steps(block.attention)
+    elif isinstance(layer, SegmentMemory):
+        _require_steps(layer.encoder)
     elif isinstance(layer, TransformerBlock):
         _require_steps(layer.attention)
     elif isinstance(layer, MultiHeadAttention):
         steps.require_steps(layer)
     elif not isinstance(layer, Mixer):
         raise TypeError(
-            "Only MultiHeadAttention, TransformerBlock, TransformerEncoder and mixers have a form "
-            f"event by event. Received: {type(layer).__name__}"
+            "Only MultiHeadAttention, TransformerBlock, TransformerEncoder, SegmentMemory and "
+            f"mixers have a form event by event. Received: {type(layer).__name__}"
         )
     elif not layer.is_causal:
         raise TypeError(
@@ -194,6 +199,8 @@ def _require_steps(layer: Any) -> None:
 
 
 def _initial_state(layer: Any, batch_size: Any, length: int | None) -> Any:
+    if isinstance(layer, SegmentMemory):
+        return _initial_state(layer.encoder, batch_size, layer.most_events(length))
     if isinstance(layer, TransformerEncoder):
         return tuple(_initial_state(block, batch_size, length) for block in layer.applied)
     if isinstance(layer, TransformerBlock):
@@ -203,19 +210,26 @@ def _initial_state(layer: Any, batch_size: Any, length: int | None) -> Any:
     return layer.initial_state(batch_size)
 
 
-def _step(layer: Any, state: Any, x: Tensor, condition: Tensor | None) -> tuple[Tensor, Any]:
+def _step(
+    layer: Any, state: Any, x: Tensor, condition: Tensor | None, first: Tensor | None = None
+) -> tuple[Tensor, Any]:
+    if isinstance(layer, SegmentMemory):
+        # A new segment attends no more than the memory of the ones before it.
+        first = layer.first_place(ops.convert_to_tensor(state[0].count))
+        return _step(layer.encoder, state, x, condition, first)
     if isinstance(layer, TransformerEncoder):
         states = []
         for block, each in zip(layer.applied, state, strict=True):
-            x, each = _step(block, each, x, condition)
+            x, each = _step(block, each, x, condition, first)
             states.append(each)
         return layer.finish(x, None, condition), tuple(states)
     if isinstance(layer, TransformerBlock):
         around = layer.sublayers[0]
-        update, state = _step(layer.attention, state, around.entry(x, None, condition), None)
+        entry = around.entry(x, None, condition)
+        update, state = _step(layer.attention, state, entry, None, first)
         return layer.finish(around(x, update, None, condition), None, condition), state
     if isinstance(layer, MultiHeadAttention):
-        return steps.step(layer, state, x)
+        return steps.step(layer, state, x, first)
     return layer.step(state, x)
 
 

@@ -97,8 +97,13 @@ def initial_state(layer: MultiHeadAttention, batch_size: Any, length: int | None
     return KeyValueState(keys, values, ops.zeros((batch_size,), "int32"))
 
 
-def step(layer: MultiHeadAttention, state: Any, event: Tensor) -> tuple[Tensor, Any]:
-    """Returns the output (B, 1, E) of one more event (B, 1, E), and the new state."""
+def step(
+    layer: MultiHeadAttention, state: Any, event: Tensor, first: Tensor | None = None
+) -> tuple[Tensor, Any]:
+    """Returns the output (B, 1, E) of one more event (B, 1, E), and the new state.
+
+    `first` (B,) is the place from which on the event attends, and from which positions count.
+    """
     # The projections outside of a call are as exact as their weights.
     event = ops.cast(event, layer.variable_dtype)
     query, key, value = layer.project_once(event, event, None)
@@ -112,16 +117,20 @@ def step(layer: MultiHeadAttention, state: Any, event: Tensor) -> tuple[Tensor, 
         for cache, new in ((state.keys, key), (state.values, value))
     )
     size = ops.shape(keys)[1]
+    first = ops.zeros_like(count) if first is None else first
     places = count[:, None] + ops.arange(1 - size, 1, dtype="int32")
+    own, keys_at = count - first, places - first[:, None]
     masks = Masks(
-        key=places >= 0, query_positions=count[:, None, None], key_positions=places[:, None]
+        key=ops.logical_and(places >= 0, keys_at >= 0),
+        query_positions=own[:, None, None],
+        key_positions=keys_at[:, None],
     )
     attend = _routed if isinstance(mechanism, Routed) else _dense
     heads = query, layer.at_queries(keys), layer.at_queries(values)
     output = _joined(layer, attend(layer, heads, event, masks))
     if mechanism.score.most_keys is not None:
         # The score has no weights for more events: NaN, not the output of another position.
-        known = count < mechanism.score.most_keys
+        known = own < mechanism.score.most_keys
         output = ops.where(known[:, None, None], output, float("nan"))
     return output, KeyValueState(keys, values, count + 1)
 

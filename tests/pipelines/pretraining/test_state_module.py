@@ -12,14 +12,12 @@ import pytest
 import tensorflow as tf
 
 from pipelines.pretraining.export_module import NextItemModule
-from pipelines.pretraining.state_module import StateModule, why_stateless
-from recsys_attn.blocks.positions import LearnedPositions
+from pipelines.pretraining.state_module import StateModule, fingerprint, why_stateless
 from recsys_attn.id_transforms import Age
 from recsys_attn.models import bert4rec, hstu, sasrec, sequence_encoder
-from recsys_attn.models.event_encoder import EventEncoder
 from recsys_attn.models.sequence_model import SequenceModel
 from recsys_attn.schema import Schema, Sequence
-from tests.support.next_exports import ITEMS, NAMES, drawn, fitted, histories
+from tests.support.next_exports import ITEMS, LONGEST, NAMES, drawn, fitted, histories
 
 ROWS = [
     ["i3", "i1", "i4", "i1", "i5"],
@@ -28,11 +26,12 @@ ROWS = [
     [],
     ["i9", "", "i8", "unknown", "i0", "i28", "i5"],
 ]
+LONG = [[f"i{(n * k) % 29}" for n in range(17)] for k in (1, 2, 3, 5, 7)]
 CANDIDATES = np.array([["i1", "i28", "i7"]] * len(ROWS), object)
 
 
-def _rotary(schema: Schema) -> SequenceModel:
-    return sasrec(schema, width=8, num_heads=2, positions="rotary")
+def _rotary(schema: Schema, layers: int = 2) -> SequenceModel:
+    return sasrec(schema, width=8, num_layers=layers, num_heads=2, positions="rotary")
 
 
 def _counted(schema: Schema) -> SequenceModel:
@@ -51,25 +50,30 @@ def _linear(schema: Schema) -> SequenceModel:
     return sequence_encoder(schema, width=8, encoder=encoder, **options)
 
 
+def _segments(schema: Schema) -> SequenceModel:
+    """Transformer-XL, whose memory does not hold all earlier events."""
+    encoder = {"class_name": "segments", "config": {"segment": 2, "memory": 3}}
+    return sequence_encoder(schema, width=8, encoder=encoder, encoder_layers=2)
+
+
 def _hstu(schema: Schema) -> SequenceModel:
-    """HSTU, with positions from the start."""
-    made = hstu(schema, width=8, num_heads=2)
-    positions = LearnedPositions(made.max_length, from_end=False)
-    encoder = EventEncoder(made.encoder.encoder, positions, scale=True)
-    return SequenceModel(made.embedding, encoder, made.output_layer)
+    """HSTU's attention, without times."""
+    encoder = {"class_name": "hstu", "config": {"pattern": "causal"}}
+    return sequence_encoder(schema, width=8, encoder=encoder, encoder_layers=2)
 
 
 CAUSAL = [
     _rotary,
     *(pytest.param(each, marks=pytest.mark.thorough) for each in (_counted, _untied)),
     _linear,
+    _segments,
     _hstu,
 ]
 
 
-def _functions(make: Callable[[Schema], SequenceModel]) -> dict[str, Any]:
+def _functions(make: Callable[[Schema], SequenceModel], seed: int = 3) -> dict[str, Any]:
     features = fitted()
-    model = drawn(make, features)
+    model = drawn(make, features, seed)
     assert why_stateless(model) is None
     module = NextItemModule(model, features, np.array(NAMES), ITEMS, False)
     return module.signatures() | StateModule(model, module).signatures()
@@ -120,14 +124,84 @@ def test_next_items_of_a_state_are_those_of_the_history() -> None:
     np.testing.assert_allclose(found["scores"], expected["scores"], atol=1e-5)
 
 
+@pytest.mark.parametrize("make", [_rotary, _untied])
+def test_a_state_of_another_export_has_no_scores(make: Callable[..., Any]) -> None:
+    functions, other = _functions(make), _functions(make, seed=5)
+    state = functions["start"](item=_tensor(ROWS))["state"]
+    foreign = other["start"](item=_tensor(ROWS))["state"]
+    assert foreign.shape == state.shape
+    mixed = tf.concat([state[:2], foreign[2:]], axis=0)
+    for _ in range(2):
+        found = _scores_of(functions, mixed)
+        np.testing.assert_array_equal(found[:2], _scores_of(functions, state)[:2])
+        np.testing.assert_array_equal(found[2:], np.nan)
+        mixed, state = (
+            functions["step"](state=x, item=_tensor(ROWS))["state"] for x in (mixed, state)
+        )
+    np.testing.assert_array_equal(_scores_of(other, mixed), np.nan, "nor after a step elsewhere")
+    exclude = tf.constant(histories(*[["i1"]] * len(ROWS)))
+    found = functions["next_items_from_state"](state=mixed, exclude=exclude)
+    assert np.isfinite(found["scores"][:2, :-1]).all()
+    np.testing.assert_array_equal(found["items"][2:], b"")
+    assert not np.isfinite(found["scores"][2:]).any()
+
+
+def test_a_fingerprint_is_that_of_the_weights() -> None:
+    features = fitted()
+    first, again, other = (fingerprint(drawn(_rotary, features, seed)) for seed in (3, 3, 5))
+    assert first == again != other
+    assert 0 < first == int(np.float32(first)) < 2**24
+
+
 def test_a_long_history_starts_with_its_last_events() -> None:
     functions = _functions(_rotary)
-    rows = [[f"i{(n * k) % 29}" for n in range(17)] for k in (1, 2, 3, 5, 7)]
-    state = functions["start"](item=_tensor(rows))["state"]
-    expected = _scores(functions, rows)
+    state = functions["start"](item=_tensor(LONG))["state"]
+    expected = _scores(functions, LONG)
     np.testing.assert_allclose(_scores_of(functions, state), expected, atol=1e-5)
-    kept = _scores(functions, [row[-11:] for row in rows])
+    kept = _scores(functions, [row[-LONGEST:] for row in LONG])
     np.testing.assert_allclose(kept, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [_rotary, _untied, _linear])
+def test_many_events_at_once_are_those_events_one_by_one(make: Callable[..., Any]) -> None:
+    """Also more than the model sees in a history, and with gaps between them."""
+    functions = _functions(make)
+    rows = [[*row[:3], "", *row[3:]] for row in LONG]
+    empty = functions["start"](item=_tensor([[] for _ in rows]))["state"]
+    at_once = functions["step"](state=empty, item=_tensor(rows))["state"]
+    state = empty
+    for t in range(len(rows[0])):
+        state = functions["step"](state=state, item=_tensor([row[t : t + 1] for row in rows]))
+        state = state["state"]
+    np.testing.assert_allclose(at_once, state, atol=1e-5)
+    np.testing.assert_array_equal(state[:, 1], len(LONG[0]), "the number of events")
+
+
+@pytest.mark.parametrize("make", [_untied, _linear, _segments])
+def test_sums_and_hidden_states_forget_nothing(make: Callable[..., Any]) -> None:
+    """Past the longest history the scores are those of a pass over all events."""
+    features = fitted()
+    model = drawn(make, features)
+    module = NextItemModule(model, features, np.array(NAMES), ITEMS, False)
+    state = model.next_states(module.inputs({"item": _tensor(LONG)}, whole=True), training=False)
+    expected = module.scores_of(state, tf.constant(CANDIDATES))
+    np.testing.assert_allclose(_stepped(_functions(make)), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("layers", "share"), [(1, 1e-5), (2, 0.1)])
+def test_a_full_cache_scores_its_last_events(layers: int, share: float) -> None:
+    """One block has read nothing else; in further blocks the events have read older ones."""
+    functions = _functions(lambda schema: _rotary(schema, layers))
+    expected = _scores(functions, [row[-LONGEST:] for row in LONG])
+    found = _stepped(functions)
+    np.testing.assert_allclose(found, expected, atol=share * np.ptp(expected))
+
+
+def _stepped(functions: dict[str, Any]) -> np.ndarray:
+    """The scores after the events of `LONG`, of which `start` reads two."""
+    state = functions["start"](item=_tensor([row[:2] for row in LONG]))["state"]
+    state = functions["step"](state=state, item=_tensor([row[2:] for row in LONG]))["state"]
+    return _scores_of(functions, state)
 
 
 def test_actions_are_events_of_their_own() -> None:

@@ -134,6 +134,16 @@ def test_another_version_has_states_of_its_own(folder: Path, plain: Model) -> No
     assert np.abs(found - _rank(plain, [["i1", "i2", "i3"]])[0]).max() > 0.01
 
 
+def test_a_state_that_another_version_gave_has_no_scores(folder: Path, plain: Model) -> None:
+    second = _load(folder, version=2)
+    events = {"item": histories(["i1", "i2"])}
+    for model, known in ((plain, False), (second, True)):
+        state = model.signature("start").run(events, ("state",), trace())["state"]
+        inputs = {"state": state, "candidate": histories(CANDIDATES)}
+        found = second.signature("rank_from_state").run(inputs, ("score",), trace())["score"]
+        np.testing.assert_array_equal(np.isfinite(found), known)
+
+
 @pytest.mark.parametrize("signature", ["next_items", "serving_default"])
 def test_next_items_leave_out_the_history(folder: Path, plain: Model, signature: str) -> None:
     model = _load(folder)

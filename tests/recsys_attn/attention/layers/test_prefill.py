@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.attention import Dense, Linear, MultiHeadAttention, Recurrence
+from recsys_attn.attention import Dense, Linear, MultiHeadAttention, Recurrence, presets
 from recsys_attn.attention.layers.prefill import state_after
 from recsys_attn.attention.mechanisms.routed import Routed
 from recsys_attn.attention.patterns import Local
@@ -16,6 +16,7 @@ from recsys_attn.attention.routers import Blocks
 from recsys_attn.blocks import (
     ConvolutionMixer,
     RecurrentMixer,
+    SegmentMemory,
     TransformerBlock,
     TransformerEncoder,
 )
@@ -31,6 +32,7 @@ MECHANISMS: dict[str, Any] = {
     "window": Dense(pattern=Local(2, 0)),
     "blocks": Routed(Blocks(2, before=1), "dot", "causal"),
     "linear": Linear(causal=True),
+    "segments": presets.transformer_xl(4),
 }
 MIXERS: dict[str, Any] = {
     "gru": lambda: RecurrentMixer("gru"),
@@ -38,14 +40,17 @@ MIXERS: dict[str, Any] = {
 }
 
 
-def _encoder(name: str) -> TransformerEncoder:
+def _encoder(name: str) -> Any:
     blocks = [
         TransformerBlock(
-            MIXERS[name]() if name in MIXERS else MultiHeadAttention(2, 4, MECHANISMS[name])
+            MIXERS[name]()
+            if name in MIXERS
+            else MultiHeadAttention(2, 4, presets.fresh(MECHANISMS[name]))
         )
         for _ in range(2)
     ]
-    made = TransformerEncoder(blocks)
+    made: Any = TransformerEncoder(blocks)
+    made = SegmentMemory(made, memory=3, segment=2) if name == "segments" else made
     made(X)
     randomise(made)
     return made

@@ -23,6 +23,7 @@ from recsys_attn.blocks import (
     GatingMixer,
     LearnedPositions,
     RecurrentMixer,
+    SegmentMemory,
     SinusoidalPositions,
     SqueezeExcitation,
     TransformerBlock,
@@ -132,6 +133,23 @@ def test_an_encoder_steps_as_over_the_whole_sequence(name: str) -> None:
     encoder = encoder_of(name)
     output = stepped(Recurrence(encoder), X, LENGTHS)
     np.testing.assert_allclose(output, encoder(X, present=LENGTHS), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("segment", [None, 2])
+@pytest.mark.parametrize("memory", [1, 3, S])
+@pytest.mark.parametrize("name", ["Transformer-XL", "sparse"])
+def test_segments_step_as_over_the_whole_sequence(
+    name: str, memory: int, segment: int | None
+) -> None:
+    """Also where the memory has lost events, and with a pattern that counts from its begin."""
+    layer = SegmentMemory(encoder_of(name), memory, segment)
+    expected = layer(X, present=LENGTHS)
+    recurrence = Recurrence(layer)
+    output = stepped(recurrence, X, LENGTHS)
+    np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-5)
+    most = S if segment is None else min(S, memory + segment)
+    assert {state.keys.shape[1] for state in recurrence.initial_state(1, S)} == {most}
 
 
 @pytest.mark.parametrize("mechanism", ["rotary", "gated_linear_attention"])
