@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 
@@ -53,6 +53,29 @@ def check_columns(
             raise PipelineError(
                 f"{where}: column {name!r} ({key}): expected numbers, received {kind}."
             )
+
+
+def check_made(options: DataOptions, schema: Schema, names: Collection[str], where: str) -> None:
+    """Checks that rows to score have the features that ingest makes of a log.
+
+    Args:
+        options: The `[data]` table.
+        schema: The features.
+        names: Columns of the rows.
+        where: The file or the folder.
+
+    Raises:
+        PipelineError: One is missing.
+    """
+    used = {feature.name for feature in schema.features}
+    missing = [name for name in options.made if name in used and name not in names]
+    if missing:
+        raise PipelineError(
+            f"{where}: the columns {missing} are missing, which `ingest` makes of earlier rows "
+            "(`data.histories`, `data.aggregates`). Add the new rows to the log, run `recsys-attn "
+            "ingest` with another --run-dir and a split whose test rows they are, and score its "
+            "`data/test`."
+        )
 
 
 def check_nesting(key: str, name: str, kind: str, where: str) -> None:

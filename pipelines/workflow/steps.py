@@ -40,7 +40,7 @@ from pipelines.features import FittedFeatures, fit_split
 from pipelines.feed.chunk import own_request
 from pipelines.ingest import ingest
 from pipelines.ingest.aggregates import state as aggregates_state
-from pipelines.ingest.column_checks import check_nesting
+from pipelines.ingest.column_checks import check_made, check_nesting
 from pipelines.ingest.source import SPLITS
 from pipelines.items import ItemTable
 from pipelines.items.item_table import FILE as ITEMS
@@ -52,7 +52,7 @@ from pipelines.prediction_log.skew import (
     save_skew,
 )
 from pipelines.report import print_evaluation, print_skew, write_report, write_skew_report
-from pipelines.scoring.batch import Load, score
+from pipelines.scoring.batch import Load, open_source, score
 from pipelines.scoring.labelled import Scorers
 from pipelines.storage.columns import require_column
 from pipelines.storage.dataset import DataSplit
@@ -317,6 +317,8 @@ class Steps:
     def score(self, source: Where, target: Path, engine: Engine = LOCAL) -> int:
         """Scores any Parquet file with the schema's columns; returns the number of rows."""
         self.run.manifest("train")
+        columns = open_source(source).columns
+        check_made(self.experiment.data, self.experiment.schema_, columns, str(source))
         tasks = [task.name for task in self.experiment.tasks]
         progress = Progress(self.console)
         return score(source, target, tasks, self._load, self.request, progress, engine)
