@@ -281,9 +281,9 @@ def new_table() -> Table:
 def training_of(experiment: Experiment, run: Path, share: float = 1.0) -> dict[str, Any]:
     """Returns the keys of the training that follow from the labelled requests.
 
-    A patience of a few epochs ends a training of a hundred requests before it has learned anything,
-    as does a learning rate that falls after each of its epochs that is no better: over the patience
-    it falls as much as with the least one.
+    On JAX a patience of a few epochs ends a training of a hundred requests before it has learned
+    anything, as does a learning rate that falls after each of its epochs that is no better: over
+    the patience it falls as much as with the least one.
 
     Args:
         experiment: The experiment.

@@ -65,7 +65,7 @@ def remake(
         if len(runs) % len(names) == 0:
             lines = table(loaded, runs)
             # A table of some models leaves that of all as it is.
-            name = "board" if len(names) == len(loaded.board.models) else "board-part"
+            name = "board" if len(set(names)) == len(loaded.board.models) else "board-part"
             files = write_board(folder, loaded, lines, about, name)
     console.print()
     print_board(console, loaded, lines)

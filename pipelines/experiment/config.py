@@ -75,8 +75,9 @@ class TrainingOptions(LoopOptions):
             the second. Raise both with `gates`, so that the model learns before they close.
         learning_rate_decay: Factor of the learning rate after each epoch.
         reduce_on_plateau: Factor of the learning rate after an epoch that is no better; 1 keeps it.
-            Epochs before the first that has learned something do not count, nor for `patience`.
-        patience: Epochs without a better one after which training stops.
+            Epochs before the first with an AUC above chance do not count.
+        patience: Epochs without a better one after which training stops. Epochs before the first
+            with an AUC above chance do not count.
         keep: Which weights are the result: those of the best epoch, or of the last. Set `"last"`
             with `gates`, since the best epoch is one before they close; then `patience` has no
             effect.

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipelines.engines.base import Engine, tree
 from pipelines.features.age import AgeFitter
-from pipelines.features.base import TRANSFORMS, Fitter
+from pipelines.features.base import TRANSFORMS, Fitter, is_missing
 from pipelines.features.fitted import FittedFeatures, raw_column
 from pipelines.features.hashing import HashFitter
 from pipelines.features.lists import flatten_list
@@ -51,8 +51,9 @@ def fit_batch(schema: Schema, table: pa.Table) -> States:
     found = {}
     for feature in owners(schema):
         values = _values(feature, table)
-        known = len(values) - values.null_count
-        found[feature.name] = known, fitter(feature).fit_batch(values)
+        is_float = pa.types.is_floating(values.type)
+        missing = values.null_count if is_float else int(is_missing(values).sum())
+        found[feature.name] = len(values) - missing, fitter(feature).fit_batch(values)
     return found
 
 

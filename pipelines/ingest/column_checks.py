@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -55,12 +55,12 @@ def check_columns(
             )
 
 
-def check_made(options: DataOptions, schema: Schema, names: Collection[str], where: str) -> None:
+def check_made(made: Sequence[str], schema: Schema, names: Collection[str], where: str) -> None:
     """Checks that rows to score have the features that ingest makes of a log.
 
     Args:
-        options: The `[data]` table.
-        schema: The features.
+        made: Columns that ingest makes.
+        schema: The features of the model.
         names: Columns of the rows.
         where: The file or the folder.
 
@@ -68,7 +68,7 @@ def check_made(options: DataOptions, schema: Schema, names: Collection[str], whe
         PipelineError: One is missing.
     """
     used = {feature.name for feature in schema.features}
-    missing = [name for name in options.made if name in used and name not in names]
+    missing = [name for name in made if name in used and name not in names]
     if missing:
         raise PipelineError(
             f"{where}: the columns {missing} are missing, which `ingest` makes of earlier rows "

@@ -58,9 +58,9 @@ class StateModule:
     whole pass. Later events push the oldest out of a cache, whose traces stay in the states of
     others; sums and hidden states lose none.
 
-    A state begins with the fingerprint of its export and the number of its events. All scores of a
-    state with another fingerprint are NaN, and so are those after further steps: an error would
-    fail the other requests of a batch too.
+    A state begins with the fingerprint of the model's weights and the number of its events. All
+    scores of a state with another fingerprint are NaN, and so are those after further steps: an
+    error would fail the other requests of a batch too.
 
     Args:
         model: A model for which `why_stateless` has no reason.

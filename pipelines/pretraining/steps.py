@@ -122,6 +122,8 @@ class SequenceSteps:
                 fitted = fit_split(schema, train, LOCAL, progress.start("fitting", train.rows))
             finally:
                 progress.stop()
+            for sentence in fitted.warnings():
+                progress.finish(sentence)
             fitted.save(folder)
             return {"rows": train.rows, "items": _size(fitted, item) - RESERVED_IDS}
 

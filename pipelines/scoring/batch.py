@@ -16,6 +16,7 @@ from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL, Engine
 from pipelines.features import FittedFeatures
 from pipelines.ingest.checks import check_table
+from pipelines.ingest.column_checks import check_made
 from pipelines.ingest.context import check_context
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit, Reader
@@ -34,6 +35,7 @@ def score(
     request: str | None,
     progress: Progress,
     engine: Engine = LOCAL,
+    made: Sequence[str] = (),
 ) -> int:
     """Writes `target` with the columns of `source` and `<task>_score` for every task.
 
@@ -46,6 +48,7 @@ def score(
             computed once and must be equal in all its rows; scores are the same without it.
         progress: Shows the rows done.
         engine: Scores the row groups.
+        made: Columns that ingest makes of earlier rows.
 
     Returns:
         The number of rows written.
@@ -68,7 +71,8 @@ def score(
     schema = split.schema
     for name in names:
         schema = schema.append(pa.field(name, pa.float32()))
-    work = partial(_scoring, split.footers, load, request if request in split.columns else None)
+    request = request if request in split.columns else None
+    work = partial(_scoring, split.footers, load, request, made)
     try:
         advance = progress.start("scoring", split.rows)
         with (
@@ -86,7 +90,7 @@ def score(
 
 @contextmanager
 def _scoring(
-    footers: Footers, load: Load, request: str | None
+    footers: Footers, load: Load, request: str | None, made: Sequence[str]
 ) -> Iterator[Callable[[int], pa.Table]]:
     """Yields a function from the number of a row group to its rows with scores."""
     fitted, model = load()
@@ -95,6 +99,7 @@ def _scoring(
     def scored(number: int) -> pa.Table:
         table = reader.read([number])
         where = footers.file_name(footers.file[number]), int(footers.first_row[number])
+        check_made(made, fitted.raw_schema, table.column_names, where[0])
         checked = check_table(table, fitted.raw_schema, where[0], False, where[1])
         if request is not None:
             check_context(checked, fitted.raw_schema, request, *where)

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from pipelines.audit.experts import died
 from pipelines.audit.rows import drawn_rows, rows_of
 from pipelines.feed import Feed
+from pipelines.training.validation import CHANCE
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Task
 
 ROWS = 4096  # of the validation rows
-NO_ORDER = 0.51  # an AUC below it
 _GATE = "gate/"
 
 
@@ -28,32 +28,24 @@ def dead_tasks(tasks: Sequence[Task], epochs: Sequence[Mapping[str, Any]]) -> It
         tasks: The tasks.
         epochs: Metrics of each epoch, up to the kept one.
     """
-    advice = "or lower a penalty (such as `training.embeddings_l2`)"
+    penalty = "lower a penalty (such as `training.embeddings_l2`)"
+    advice = f"or {penalty}"
     if len(tasks) > 1:
-        advice = f"{advice[3:]}, raise the weight of the task, or set `training.task_weights`"
+        advice = f"{penalty}, raise the weight of the task, or set `training.task_weights`"
     for task in tasks if epochs else ():
-        if epochs[-1][f"val_{task.name}_auc"] == 0.5:  # or a rare chance on few rows
+        aucs = [epoch[f"val_{task.name}_auc"] for epoch in epochs]
+        chance = epochs[-1].get(f"val_{task.name}_{CHANCE}", 0.0)
+        if aucs[-1] == 0.5:  # or a rare chance on few rows
             yield (
                 f"Task {task.name!r} has an AUC of exactly 0.5, as if all rows had the same score: "
                 f"it has probably died. Lower `training.learning_rate`, {advice}."
             )
-        elif seen := _of_no_use(task, epochs):
+        elif max(aucs) <= chance:
             yield (
-                f"Task {task.name!r} has learned nothing: on the validation rows {seen}. Check its "
-                f"label, train for more `training.epochs`, {advice}."
+                f"Task {task.name!r} has learned nothing: on the validation rows its AUC was never "
+                f"above {chance:.3f}, which scores without any order have too. Check its label, "
+                f"train for more `training.epochs`, {advice}."
             )
-
-
-def _of_no_use(task: Task, epochs: Sequence[Mapping[str, Any]]) -> str:
-    """How the metrics of a task show that it has learned nothing; empty: they do not."""
-    aucs = [epoch[f"val_{task.name}_auc"] for epoch in epochs]
-    entropy = f"val_{task.name}_normalised_entropy"
-    if entropy not in epochs[-1]:  # the loss makes no probabilities before it is calibrated
-        is_useless = task.has_probabilities and max(aucs) < NO_ORDER
-        return f"its best AUC is {max(aucs):.3f}" if is_useless else ""
-    if aucs[-1] >= NO_ORDER or min(epoch[entropy] for epoch in epochs) < 1:
-        return ""
-    return f"its logloss was never below that of its constant rate, and its AUC is {aucs[-1]:.3f}"
 
 
 def dead_experts(model: RankingModel, valid: Feed, seed: int) -> Iterator[str]:

@@ -10,8 +10,6 @@ from typing import Any
 from pipelines.experiment.loop_options import LoopOptions
 
 _LEAST = 1e-5  # smallest improvement that counts
-_ENTROPY = "_normalised_entropy"
-_ORDERED = 0.55  # an AUC that chance hardly has
 
 
 @dataclass(frozen=True)
@@ -51,11 +49,13 @@ class History:
 
     @property
     def worse(self) -> list[bool]:
-        """Whether each epoch was no better, among those from the first that learned something.
+        """Whether each epoch was no better, among those from the first that is no chance.
 
-        Before it the metrics are chance, by which no training ends and no learning rate falls.
+        Before it the order of the epochs is chance, by which no training ends and no learning rate
+        falls.
         """
-        start = next((n for n, each in enumerate(self.epochs) if _learned(each)), len(self.epochs))
+        learned = [epoch.get("val_learned", True) for epoch in self.epochs]
+        start = learned.index(True) if True in learned else len(learned)
         return [n >= start and not better for n, better in enumerate(self.better)]
 
     @property
@@ -120,15 +120,3 @@ class History:
         """
         first, last = self.options.penalty_steps
         return 1.0 if step >= last else max(0, step - first) / max(1, last - first)
-
-
-def _learned(epoch: Mapping[str, Any]) -> bool:
-    """Whether the logloss of a task is below that of its constant rate, or its AUC not chance.
-
-    Other metrics, as of tasks without probabilities and of next items, say nothing of it.
-    """
-    entropies = {name: x for name, x in epoch.items() if name.endswith(_ENTROPY)}
-    return not entropies or any(
-        x < 1 or epoch[name.removesuffix(_ENTROPY) + "_auc"] >= _ORDERED
-        for name, x in entropies.items()
-    )

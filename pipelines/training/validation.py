@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,19 +11,31 @@ from pipelines.common.errors import PipelineError
 from pipelines.experiment.monitor import Monitor
 from pipelines.feed import Feed
 from pipelines.metrics import MeansAtK, auc_by_class, logloss
+from pipelines.metrics.intervals import Z
 from pipelines.metrics.probability import rate_entropy
 from pipelines.scoring.scorer import Scorer
 from pipelines.training.stopping import diverged
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Task
 
+CHANCE = "auc_of_chance"
+
+
+def auc_of_chance(positives: int, negatives: int) -> float:
+    """Returns the upper end of the 95 % interval of the AUC of scores without any order.
+
+    Source: Mann & Whitney (1947): the deviation is `sqrt((P + N + 1) / (12 P N))`.
+    """
+    return 0.5 + Z * math.sqrt((positives + negatives + 1) / (12 * positives * negatives))
+
 
 class Validation:
     """The metrics of every task, and the monitored one.
 
-    AUC; logloss where the scores are probabilities before they are calibrated, also over that of
-    the constant rate (normalised entropy); HR, NDCG, MRR and MAP where requests have
-    candidates to rank.
+    AUC, and the one that scores without any order exceed in an epoch of forty, where the loss
+    teaches probabilities; logloss where the scores are probabilities before they are calibrated,
+    also over that of the constant rate (normalised entropy); HR, NDCG, MRR and MAP where requests
+    have candidates to rank; and whether a monitored AUC is above that of chance.
 
     Args:
         model: The model.
@@ -51,13 +64,18 @@ class Validation:
             for name, task in found.items()
             for metric, value in task.metrics().items()
         }
+        learned = any(
+            metric != "auc" or metrics[f"val_{task}_auc"] > metrics.get(f"val_{task}_{CHANCE}", 0.0)
+            for task, metric in self._monitor.metrics.items()
+        )
         try:
-            return {**metrics, "val_monitored": self._monitor.value(metrics)}
+            monitored = self._monitor.value(metrics)
         except KeyError:
             raise PipelineError(
                 f"`training.monitor`: {self._monitor} is not defined, as no validation request has "
                 "a positive and a negative. Check `data.request`, or monitor another metric."
             ) from None
+        return {**metrics, "val_learned": learned, "val_monitored": monitored}
 
 
 class _TaskMetrics:
@@ -65,6 +83,7 @@ class _TaskMetrics:
 
     def __init__(self, task: Task, places: int) -> None:
         options = task.loss_options
+        self._has_chance = options.has_probabilities  # else AUC over all requests means little
         self._has_logloss = options.has_probabilities and not options.needs_calibration
         self._by_label: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
         self._losses: list[float] = []  # losses of batches times their rows
@@ -84,6 +103,8 @@ class _TaskMetrics:
     def metrics(self) -> dict[str, float]:
         negative, positive = map(np.concatenate, self._by_label)
         found = {"auc": auc_by_class(positive, negative)}
+        if self._has_chance and len(positive) and len(negative):
+            found[CHANCE] = auc_of_chance(len(positive), len(negative))
         if self._has_logloss:
             found["logloss"] = sum(self._losses) / self._rows if self._rows else np.nan
             if len(positive) and len(negative):

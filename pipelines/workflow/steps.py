@@ -40,7 +40,7 @@ from pipelines.features import FittedFeatures, fit_split
 from pipelines.feed.chunk import own_request
 from pipelines.ingest import ingest
 from pipelines.ingest.aggregates import state as aggregates_state
-from pipelines.ingest.column_checks import check_made, check_nesting
+from pipelines.ingest.column_checks import check_nesting
 from pipelines.ingest.source import SPLITS
 from pipelines.items import ItemTable
 from pipelines.items.item_table import FILE as ITEMS
@@ -52,7 +52,7 @@ from pipelines.prediction_log.skew import (
     save_skew,
 )
 from pipelines.report import print_evaluation, print_skew, write_report, write_skew_report
-from pipelines.scoring.batch import Load, open_source, score
+from pipelines.scoring.batch import Load, score
 from pipelines.scoring.labelled import Scorers
 from pipelines.storage.columns import require_column
 from pipelines.storage.dataset import DataSplit
@@ -140,11 +140,8 @@ class Steps:
                 fitted = fit_split(schema, train, engine, progress.start("fitting", train.rows))
             finally:
                 progress.stop()
-            for name in fitted.empty:
-                progress.finish(
-                    f"Feature {name!r} has no value in the train split, so nothing is learned from "
-                    "it: check how its column is made, or remove it."
-                )
+            for sentence in fitted.warnings():
+                progress.finish(sentence)
             fitted = dataclasses.replace(fitted, items=ItemTable.load(self.run.path("ingest")))
             fitted.save(folder)
             sized = ((f.name, getattr(f, "size", None)) for f in fitted.schema.features)
@@ -317,11 +314,10 @@ class Steps:
     def score(self, source: Where, target: Path, engine: Engine = LOCAL) -> int:
         """Scores any Parquet file with the schema's columns; returns the number of rows."""
         self.run.manifest("train")
-        columns = open_source(source).columns
-        check_made(self.experiment.data, self.experiment.schema_, columns, str(source))
         tasks = [task.name for task in self.experiment.tasks]
         progress = Progress(self.console)
-        return score(source, target, tasks, self._load, self.request, progress, engine)
+        made = self.experiment.data.made
+        return score(source, target, tasks, self._load, self.request, progress, engine, made)
 
     def skew(self, options: SkewOptions) -> dict[str, Any]:
         """Writes and prints drift and skew of a prediction log against this run."""

@@ -34,8 +34,8 @@ def esmm(
 
     - The tasks of the schema stand in their order, such as click, cart, buy.
     - The label of a task is 1 where it and all before it have happened, over all impressions: that
-    of `buy` is 0, not null, where nothing was clicked. `recsys-attn` checks the numbers of
-    such rows in training.
+    of `buy` is 0, not null, where nothing was clicked. `recsys-attn` checks all rows
+    before a training.
     - A mask says what is an impression, so it is the same for all tasks. One of clicks for `buy`
     would teach the product what the second factor is.
     - The rate after a click is a quotient: `sigmoid(logits["buy"]) / sigmoid(logits["click"])`, of

@@ -79,7 +79,8 @@ class RankingModel(keras.Model):
     def probabilities(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Returns probabilities `(B, T)` by task name, in float32.
 
-        `p = sigmoid(slope * logit + offset)` with the numbers of `calibrate`.
+        `p = sigmoid(slope * logit + offset)` with the numbers of `calibrate`; along the chain of
+        `esmm` at most that of the task before.
         """
         return self._probabilities(self(inputs, training=False))
 
@@ -88,7 +89,8 @@ class RankingModel(keras.Model):
 
         Args:
             by_task: Slope and offset by task name; the slope is positive, so that the order of
-                candidates stays. Tasks that are left out get 1 and 0.
+                candidates stays, but where `esmm` caps a score. Tasks that are left out get 1 and
+                0.
 
         Raises:
             ValueError: A task is unknown, or a slope is not positive.
@@ -129,7 +131,7 @@ class RankingModel(keras.Model):
             slope, offset = ops.unstack(self._calibration[names.index(name)])
             found[name] = ops.sigmoid(ops.cast(logit, "float32") * ops.exp(slope) + offset)
         if getattr(getattr(self.tower, "head", None), "falls", False):
-            for before, task in itertools.pairwise(found):  # calibrated each by itself
+            for before, task in itertools.pairwise(names):  # calibrated each by itself
                 found[task] = ops.minimum(found[task], found[before])
         return found
 

@@ -36,8 +36,8 @@ def get(name: str) -> Callable[..., RankingModel]:
     >>> models.get("autoint").__name__
     'autoint'
     """
+    if name in MODELS:
+        return MODELS[name]
     if other := OTHER_NAMES.get(name):
         raise ValueError(f"`name` must be the name of a model: use {other}. Received: {name!r}")
-    if name not in MODELS:
-        raise ValueError(f"`name` must be the name of a model. {unknown_name(name, MODELS)}")
-    return MODELS[name]
+    raise ValueError(f"`name` must be the name of a model. {unknown_name(name, MODELS)}")

@@ -8,9 +8,9 @@ import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.monitor import Monitor
-from pipelines.metrics import MeansAtK, task_metrics
+from pipelines.metrics import MeansAtK, auc_by_class, task_metrics
 from pipelines.training import validation
-from pipelines.training.validation import Validation
+from pipelines.training.validation import CHANCE, Validation, auc_of_chance
 from recsys_attn.schema import Task
 
 SIZES = (7, 1, 40, 12)
@@ -63,6 +63,27 @@ def test_loss_that_needs_calibration_has_no_logloss(monkeypatch: pytest.MonkeyPa
     assert "val_buy_logloss" in metrics
     both = metrics["val_click_auc"], metrics["val_buy_auc"]
     assert metrics["val_monitored"] == pytest.approx(np.mean(both))
+
+
+def test_one_of_forty_orders_without_meaning_is_above_chance() -> None:
+    rng, limit = np.random.default_rng(0), auc_of_chance(30, 170)
+    found = [auc_by_class(rng.random(30), rng.random(170)) for _ in range(4000)]
+    assert np.mean(np.array(found) > limit) == pytest.approx(0.025, abs=0.008)
+
+
+def test_an_epoch_has_learned_by_a_monitored_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By AUC above chance; any metric at k and a loss of order alone count from the start."""
+    labels = {task: np.tile([0.0, 1.0], 20).astype("float32") for task in ("click", "buy")}
+    scores = {"click": np.full(40, 0.5, "float32"), "buy": 0.2 + labels["buy"] / 2}
+    found = [(labels, scores, np.arange(40) // 4)]
+    assert validated(monkeypatch, found)["val_learned"]
+    assert validated(monkeypatch, found, "buy")["val_learned"]
+    assert not validated(monkeypatch, found, "click")["val_learned"]
+    assert validated(monkeypatch, found, "click/ndcg@10")["val_learned"]
+    monkeypatch.setattr(f"{__name__}.TASKS", (Task("click", loss="softmax"), Task("buy")))
+    metrics = validated(monkeypatch, found, "click")
+    assert metrics["val_learned"]
+    assert f"val_click_{CHANCE}" not in metrics
 
 
 def test_metrics_at_k_are_those_of_all_requests(monkeypatch: pytest.MonkeyPatch) -> None:
