@@ -42,8 +42,8 @@ def dead_tasks(tasks: Sequence[Task], epochs: Sequence[Mapping[str, Any]]) -> It
             )
         elif max(aucs) <= chance:
             yield (
-                f"Task {task.name!r} has learned nothing: on the validation rows its AUC was never "
-                f"above {chance:.3f}, which scores without any order have too. Check its label, "
+                f"Task {task.name!r} may have learned nothing: on the validation rows its AUC was "
+                f"never above {chance:.3f}, as that of scores without any order. Check its label, "
                 f"train for more `training.epochs`, {advice}."
             )
 
