@@ -40,7 +40,7 @@ class ObjectiveOptions(TomlTable):
 
     @property
     def label(self) -> str:
-        """What tells it from other objectives: the name, and the column where it has one."""
+        """The name of the objective, with its column if it has one; different for each."""
         column = self.arguments.get("column")
         return self.name if column is None else f"{self.name} of {column}"
 

@@ -22,7 +22,8 @@ _GATE = "gate/"
 def dead_tasks(tasks: Sequence[Task], epochs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Names the tasks that have learned nothing.
 
-    Of a loss that teaches the order within a request alone, equal scores are all that shows.
+    A ranking loss compares candidates of one request, so the AUC over all requests says little of
+    its task: it is named only if all scores are equal.
 
     Args:
         tasks: The tasks.
@@ -43,7 +44,7 @@ def dead_tasks(tasks: Sequence[Task], epochs: Sequence[Mapping[str, Any]]) -> It
         elif max(aucs) <= chance:
             yield (
                 f"Task {task.name!r} may have learned nothing: on the validation rows its AUC was "
-                f"never above {chance:.3f}, as that of scores without any order. Check its label, "
+                f"never above {chance:.3f}, which random scores reach too. Check its label, "
                 f"train for more `training.epochs`, {advice}."
             )
 

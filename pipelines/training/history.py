@@ -49,10 +49,9 @@ class History:
 
     @property
     def worse(self) -> list[bool]:
-        """Whether each epoch was no better, among those from the first that is no chance.
+        """Whether each epoch was no better than the ones before it.
 
-        Before it the order of the epochs is chance, by which no training ends and no learning rate
-        falls.
+        Epochs before the first that has learned something do not count: their metrics are chance.
         """
         learned = [epoch.get("val_learned", True) for epoch in self.epochs]
         start = learned.index(True) if True in learned else len(learned)

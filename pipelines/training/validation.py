@@ -22,7 +22,7 @@ CHANCE = "auc_of_chance"
 
 
 def auc_of_chance(positives: int, negatives: int) -> float:
-    """Returns the upper end of the 95 % interval of the AUC of scores without any order.
+    """Returns the upper end of the 95 % interval of the AUC of random scores.
 
     Source: Mann & Whitney (1947): the deviation is `sqrt((P + N + 1) / (12 P N))`.
     """
@@ -32,10 +32,10 @@ def auc_of_chance(positives: int, negatives: int) -> float:
 class Validation:
     """The metrics of every task, and the monitored one.
 
-    AUC, and the one that scores without any order exceed in an epoch of forty, where the loss
-    teaches probabilities; logloss where the scores are probabilities before they are calibrated,
-    also over that of the constant rate (normalised entropy); HR, NDCG, MRR and MAP where requests
-    have candidates to rank; and whether a monitored AUC is above that of chance.
+    AUC, and the upper end of the 95 % interval of that of random scores where the loss teaches
+    probabilities; logloss where the scores are probabilities before they are calibrated, also over
+    that of the constant rate (normalised entropy); HR, NDCG, MRR and MAP where requests have
+    candidates to rank; and whether a monitored AUC is above that of random scores.
 
     Args:
         model: The model.
@@ -83,7 +83,7 @@ class _TaskMetrics:
 
     def __init__(self, task: Task, places: int) -> None:
         options = task.loss_options
-        self._has_chance = options.has_probabilities  # else AUC over all requests means little
+        self._has_chance = options.has_probabilities  # else AUC over all requests says little
         self._has_logloss = options.has_probabilities and not options.needs_calibration
         self._by_label: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
         self._losses: list[float] = []  # losses of batches times their rows

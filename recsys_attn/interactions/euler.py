@@ -66,7 +66,7 @@ class EulerInteraction(Layer):
         dropout: float = 0.0,
         **kwargs: Any,
     ) -> None:
-        # The phase jumps where it is half a turn: rounded numbers would end on its other side.
+        # `arctan2` is discontinuous at pi: rounding to bfloat16 can change the sign of a phase.
         super().__init__(**{"dtype": "float32", **kwargs})
         self.orders = require_sizes("orders", orders)
         if not self.orders:

@@ -1,4 +1,4 @@
-"""Columns that ingest makes are not asked of a user in vain."""
+"""Checks of the columns of a source, and of rows to score."""
 
 import pytest
 

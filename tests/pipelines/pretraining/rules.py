@@ -22,7 +22,7 @@ USERS, TESTED = 499, 211
 
 
 def model_of(name: str, inputs: Arrays, **options: Any) -> SequenceModel:
-    """A small model of the items, and of the times and actions where there are any."""
+    """Builds a small sequence model with the inputs that are given: items, times, actions."""
     keras.utils.set_random_seed(3)
     size, length = int(inputs["item"].max()) + 1, inputs["item"].shape[1]
     sequences = [Events("item", size=size, max_length=length)]

@@ -41,8 +41,8 @@ def test_task_that_learned_nothing_is_named(
     assert all(str(message) in sentence for sentence in found)
 
 
-def test_scores_of_an_order_need_none_over_all_requests() -> None:
-    """Their task has no number of chance, and is named for equal scores alone."""
+def test_tasks_with_a_ranking_loss_are_not_judged_by_auc() -> None:
+    """They are named only if all scores are equal."""
     tasks, order = [Task("click", loss="softmax")], {"val_click_auc": 0.49}
     assert list(dead_tasks(tasks, [order])) == []
     (sentence,) = dead_tasks(tasks, [{"val_click_auc": 0.5}])

@@ -65,14 +65,14 @@ def test_loss_that_needs_calibration_has_no_logloss(monkeypatch: pytest.MonkeyPa
     assert metrics["val_monitored"] == pytest.approx(np.mean(both))
 
 
-def test_one_of_forty_orders_without_meaning_is_above_chance() -> None:
+def test_random_scores_exceed_the_limit_in_2_5_percent_of_draws() -> None:
     rng, limit = np.random.default_rng(0), auc_of_chance(30, 170)
     found = [auc_by_class(rng.random(30), rng.random(170)) for _ in range(4000)]
     assert np.mean(np.array(found) > limit) == pytest.approx(0.025, abs=0.008)
 
 
-def test_an_epoch_has_learned_by_a_monitored_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By AUC above chance; any metric at k and a loss of order alone count from the start."""
+def test_learned_means_a_monitored_auc_above_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A monitored metric at k, or a ranking loss, counts as learned from the first epoch."""
     labels = {task: np.tile([0.0, 1.0], 20).astype("float32") for task in ("click", "buy")}
     scores = {"click": np.full(40, 0.5, "float32"), "buy": 0.2 + labels["buy"] / 2}
     found = [(labels, scores, np.arange(40) // 4)]

@@ -100,7 +100,7 @@ def test_values_and_gradients_are_finite_at_zero(modulus: float) -> None:
 
 
 def test_computes_in_float32_in_mixed_precision() -> None:
-    """A rounded phase near half a turn would land on the other side of the jump."""
+    """Rounding to bfloat16 can change the sign of a phase near pi."""
     layer = EulerInteraction((4, 2))
     layer(FIELDS)
     randomise(layer)
