@@ -126,10 +126,12 @@ class Seeds:
         keras.utils.set_random_seed(seed)
         arguments, options = dict(self._run["model"]), self._options
         is_dense, l2 = options["optimizer"] == "adam", options["embeddings_l2"]
-        if is_dense and l2:
-            arguments["embeddings_regularizer"] = keras.regularizers.L2(l2)
         build = models.get(arguments.pop("name"))
-        self._model: RankingModel = build(self._schema, **arguments)
+        self._model: RankingModel = models.with_tables(
+            build(self._schema, **arguments),
+            stddev=options["embeddings_stddev"],
+            l2=l2 if is_dense else None,
+        )
         if (encoder := self._run.get("encoder")) is not None:
             place = seed - self._run["seed"]
             self._model = started(self._model, encoder, self._arrays, place)

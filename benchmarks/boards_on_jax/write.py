@@ -39,6 +39,7 @@ KNOWN = {
     "reduce_on_plateau",
     "patience",
     "embeddings_l2",
+    "embeddings_stddev",
 }
 # Of no effect on the order of the scores, or of a processor alone.
 _WITHOUT_EFFECT = {

@@ -101,6 +101,8 @@ class TrainingOptions(LoopOptions):
             in each step, which is slow with a large vocabulary, usually 1e-6 to 0.05: numbers of
             one kind are far too large or small for the other. None: 3 with a row-wise optimizer,
             else 0.
+        embeddings_stddev: Standard deviation of the initial rows of the embedding tables. Lower it
+            where seeds differ much; BARS has 1e-4. None: 0.01.
         id_dropout: Share of the ids of a step that are made unknown. Set 0.1 where many users or
             items are new at serving, so that the row of unknown values is trained; the model
             learns more slowly.
@@ -130,6 +132,7 @@ class TrainingOptions(LoopOptions):
 
     penalty_warmup: tuple[int, int] = (0, 0)
     monitor: str | None = None
+    embeddings_stddev: float | None = Field(default=None, gt=0)
     jit_compile: bool | None = None
     micro_batch_size: int | None = Field(default=None, ge=0)
     id_dropout: float = Field(default=0.0, ge=0, lt=1)

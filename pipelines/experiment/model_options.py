@@ -14,7 +14,6 @@ from pipelines.experiment.encoder_options import EncoderFrom
 from recsys_attn import models
 
 DEFAULT_MODEL = "attention_ranker"
-BY_TRAINING = "embeddings_regularizer"  # an argument that training gives
 
 
 class ModelOptions(TomlTable):
@@ -50,4 +49,4 @@ def any_model() -> Any:
 @functools.cache
 def _table(name: str) -> type[ModelOptions]:
     own = {"name": (Literal[name], name)}
-    return options_of(models.get(name), ModelOptions, {BY_TRAINING}, **own)
+    return options_of(models.get(name), ModelOptions, **own)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import keras
-
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import Experiment
-from pipelines.experiment.model_options import BY_TRAINING
 from pipelines.training.encoder_from import encoded
 from pipelines.training.optimizer import penalises_whole_tables
 from pipelines.training.task_weights import make_task_weights
 from recsys_attn import models
-from recsys_attn.models import RankingModel
+from recsys_attn.models import RankingModel, with_tables
 from recsys_attn.schema import RESERVED_IDS, Schema
 
 
@@ -27,14 +24,14 @@ def check_model(experiment: Experiment) -> None:
 def build_model(experiment: Experiment, schema: Schema) -> RankingModel:
     """Builds the experiment's model for the fitted schema."""
     build = models.get(experiment.model.name)
-    arguments = dict(experiment.model.arguments)
-    if penalises_whole_tables(experiment.training):
-        arguments[BY_TRAINING] = keras.regularizers.L2(experiment.training.embeddings_l2)
     try:
-        return build(schema, **arguments)
+        model = build(schema, **experiment.model.arguments)
     except (TypeError, ValueError) as error:
         reason = str(error).removesuffix(".")
         end = "" if reason.endswith("?") else "."
         raise PipelineError(
             f"The model {experiment.model.name!r} cannot be built: {reason}{end}"
         ) from None
+    options = experiment.training
+    l2 = options.embeddings_l2 if penalises_whole_tables(options) else None
+    return with_tables(model, stddev=options.embeddings_stddev, l2=l2)

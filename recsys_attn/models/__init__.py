@@ -35,6 +35,7 @@ from recsys_attn.models.sequence_models import (
 )
 from recsys_attn.models.sequence_parts import SEQUENCE_MODELS, get_sequence_model
 from recsys_attn.models.stem import stem
+from recsys_attn.models.tables import with_tables
 
 __all__ = [
     "MODELS",
@@ -75,6 +76,7 @@ __all__ = [
     "sequence_encoder",
     "stem",
     "wide_and_deep",
+    "with_tables",
     "xdeepfm",
     "xlnet",
 ]

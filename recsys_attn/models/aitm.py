@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from recsys_attn.checks import require_number, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
@@ -27,7 +27,6 @@ def aitm(
     tower_units: Sizes = (128, 64, 32),
     dropout: Share = 0.1,
     order_penalty: Annotated[float, OrderPenalty] = 0.6,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Adaptive Information Transfer Multi-task: each tower learns from the one before.
 
@@ -51,7 +50,6 @@ def aitm(
         dropout: Dropout of the towers.
         order_penalty: Weight of the penalty, a mean over candidates; 0 for none, and for labels of
             other rows. Raise it if the order is broken in the predictions.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -79,7 +77,7 @@ def aitm(
     transfer = AdaptiveTransfer(len(tasks), tower_units, dropout=dropout)
     penalty = OrderPenalty(order_penalty)
     return RankingModel(
-        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        FeatureEmbedding(schema, width),
         Tower(
             histories=pooled(history_pooling, schema.histories),
             interaction=FieldInteraction(),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_positive, require_sizes
@@ -62,7 +60,6 @@ def attention_ranker(
     gates: Gates | None = None,
     disagreement: Penalties | None = None,
     balance: Factor = 0.0,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Target attention over histories, interaction of fields, and experts shared by tasks.
 
@@ -113,7 +110,6 @@ def attention_ranker(
             `interaction`, `experts`). Defaults to none.
         balance: Factor of the penalty on experts that are used unequally. Raise it to 0.01 or 0.1
             where an expert has died. Defaults to 0: none.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -160,7 +156,7 @@ def attention_ranker(
         **own["encoder"],
     )
     return RankingModel(
-        FeatureEmbedding(schema, width, None, embeddings_regularizer, named_by(context)),
+        FeatureEmbedding(schema, width, named=named_by(context)),
         Tower(
             histories,
             FieldInteraction(autoint, Mlp(mlp_units, dropout=dropout) if mlp_units else None),

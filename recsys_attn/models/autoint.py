@@ -49,7 +49,6 @@ def autoint(
     mlp_units: Sizes = (),
     norm: Norm = "none",
     embedding_dropout: Share = 0.0,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """AutoInt; with `mlp_units`, AutoInt+. A history is one field for each sequence.
 
@@ -78,7 +77,6 @@ def autoint(
         norm: Normalisation before each activation of the MLP, such as `"batch"`.
         embedding_dropout: Share of the numbers of the embeddings dropped in training. The authors'
             code drops 0.1 on MovieLens-1M.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -109,9 +107,9 @@ def autoint(
         **own["interaction"],
     )
     network = mlp_units, dropout, norm
-    common = history_pooling, own["fields"]["gate"], embeddings_regularizer
+    gate = own["fields"]["gate"]
     return interacting_ranker(
-        "autoint", schema, width, attention, network, *common, embedding_dropout
+        "autoint", schema, width, attention, network, history_pooling, gate, embedding_dropout
     )
 
 
@@ -123,7 +121,6 @@ def interacting_ranker(
     network: tuple[Sequence[int], float, Any],
     history_pooling: str,
     gate: Any,
-    embeddings_regularizer: Any,
     embedding_dropout: float = 0.0,
 ) -> RankingModel:
     """Returns a model of attention between fields, with or without an MLP beside it.
@@ -136,7 +133,6 @@ def interacting_ranker(
         network: Units of the MLP (none without), its dropout and its normalisation.
         history_pooling: `"mean"` or `"max"`.
         gate: The gate of the fields; None for none.
-        embeddings_regularizer: Regularizer of the embedding tables.
         embedding_dropout: Share of the numbers of the embeddings dropped in training.
     """
     mlp_units, dropout, norm = network
@@ -152,7 +148,7 @@ def interacting_ranker(
     require_with("`mlp_units`", bool(mlp_units), norm=None if norm == "none" else norm)
     mlp = Mlp(mlp_units, dropout=dropout, norm=norm) if mlp_units else None
     return RankingModel(
-        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        FeatureEmbedding(schema, width),
         Tower(
             histories=pooled(history_pooling, schema.histories),
             interaction=FieldInteraction(attention, mlp, embedding_dropout=embedding_dropout),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_sizes
@@ -18,14 +18,13 @@ from recsys_attn.schema import Schema
 
 
 @MODELS.register("logistic_regression")
-def logistic_regression(schema: Schema, *, embeddings_regularizer: Any = None) -> RankingModel:
+def logistic_regression(schema: Schema) -> RankingModel:
     """Logistic regression: a weight of each id and each number for each task, no interaction.
 
     `logit = w_0 + sum_i w_i`; a history counts with the mean of its events.
 
     Args:
         schema: A fitted schema; the widths of its features have no meaning here.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -45,15 +44,7 @@ def logistic_regression(schema: Schema, *, embeddings_regularizer: Any = None) -
     >>> tuple(logits["click"].shape)
     (1, 3)
     """
-    return ranker(
-        "logistic_regression",
-        schema,
-        None,
-        [],
-        history_pooling="mean",
-        embeddings_regularizer=embeddings_regularizer,
-        linear=True,
-    )
+    return ranker("logistic_regression", schema, None, [], history_pooling="mean", linear=True)
 
 
 @MODELS.register("mlp")
@@ -67,7 +58,6 @@ def mlp(
     tower_units: Sizes = (),
     activation: Activation = "relu",
     dropout: Share = 0.0,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """A network over the concatenated or pooled embeddings; shared-bottom with `tower_units`.
 
@@ -85,7 +75,6 @@ def mlp(
             Defaults to none.
         activation: Activation of the networks.
         dropout: Dropout of the networks.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -112,7 +101,7 @@ def mlp(
     network = Mlp(units, activation=activation, dropout=dropout)
     interaction = FieldInteraction(mlp=network, field_pooling=field_pooling)
     return RankingModel(
-        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        FeatureEmbedding(schema, width),
         Tower(
             histories=pooled(history_pooling, schema.histories),
             interaction=interaction,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.blocks.mlp import Mlp
@@ -31,7 +29,6 @@ def bst(
     mlp_units: Sizes = (1024, 512, 256),
     activation: Activation = "leaky_relu",
     dropout: Share = 0.2,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Behavior Sequence Transformer: events and candidate in one Transformer, then an MLP.
 
@@ -54,7 +51,6 @@ def bst(
         mlp_units: Hidden units of the network over all fields.
         activation: Activation of the blocks and of that network.
         dropout: Dropout of the blocks and of the network.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -93,7 +89,7 @@ def bst(
         for name, sequences in schema.histories.items()
     }
     return RankingModel(
-        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        FeatureEmbedding(schema, width),
         Tower(
             histories,
             FieldInteraction(mlp=Mlp(mlp_units, activation=activation, dropout=dropout)),

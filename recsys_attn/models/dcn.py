@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_positive, unknown_name
@@ -32,7 +32,6 @@ def dcn(
     activation: Activation = "relu",
     norm: Norm = "none",
     dropout: Share = 0.0,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Deep & Cross Network: DCN-V2; DCN with `cross="vector"`, GDCN with `gated`.
 
@@ -60,7 +59,6 @@ def dcn(
         activation: Activation of the network.
         norm: Normalisation before each activation, such as `"batch"`.
         dropout: Dropout of the network.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -99,5 +97,4 @@ def dcn(
         width,
         streams,
         history_pooling=history_pooling,
-        embeddings_regularizer=embeddings_regularizer,
     )

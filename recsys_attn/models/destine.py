@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from recsys_attn.attention.mechanisms.disentangled import Disentangled
 from recsys_attn.checks import require_share
@@ -40,7 +40,6 @@ def destine(
     dropout: Share = 0.0,
     mlp_units: Sizes = (),
     norm: Norm = "none",
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """DESTINE: AutoInt with the mechanism `"disentangled"`, biases, and no ReLU between its layers.
 
@@ -69,7 +68,6 @@ def destine(
         dropout: Dropout of the MLP.
         mlp_units: Hidden units of the MLP beside the attention. Defaults to none.
         norm: Normalisation before each activation of the MLP, such as `"batch"`.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -101,5 +99,5 @@ def destine(
         **own["interaction"],
     )
     network = mlp_units, dropout, norm
-    common = history_pooling, own["fields"]["gate"], embeddings_regularizer
-    return interacting_ranker("destine", schema, width, attention, network, *common)
+    gate = own["fields"]["gate"]
+    return interacting_ranker("destine", schema, width, attention, network, history_pooling, gate)

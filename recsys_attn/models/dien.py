@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_number
@@ -36,7 +36,6 @@ def dien(
     mlp_units: Sizes = (200, 80),
     activation: Activation = "dice",
     dropout: Share = 0.0,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Deep Interest Evolution Network: two GRUs over each history, then an MLP with Dice.
 
@@ -61,7 +60,6 @@ def dien(
         mlp_units: Hidden units of the network over all fields.
         activation: Activation of that network.
         dropout: Dropout of the network.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -85,7 +83,7 @@ def dien(
     require_number("auxiliary_weight", auxiliary_weight, least=0)
     require_network(dien, "mlp_units", mlp_units, activation=activation, dropout=dropout)
     return RankingModel(
-        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        FeatureEmbedding(schema, width),
         Tower(
             {
                 name: EncodedHistory(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from recsys_attn.attention import presets
 from recsys_attn.attention.layers.head_counts import head_sizes_of, key_head_of_each
 from recsys_attn.blocks.mlp import Mlp
@@ -56,7 +54,6 @@ def din(
     dropout: Share = 0.0,
     gates: Gates | None = None,
     disagreement: Penalties | None = None,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Deep Interest Network: target attention over each history, then an MLP with Dice.
 
@@ -97,7 +94,6 @@ def din(
         disagreement: Penalty on similar heads, by the factors of `Disagreement`: for all places,
             such as `{"outputs": 0.1}`, or by place (`encoder`, `target_attention`). Defaults to
             none.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -146,7 +142,7 @@ def din(
         return TargetAttention(mechanism, **heads, **own["target_attention"])
 
     return RankingModel(
-        FeatureEmbedding(schema, width, None, embeddings_regularizer, named_by(context)),
+        FeatureEmbedding(schema, width, named=named_by(context)),
         Tower(
             encoded_histories(
                 schema, history, encoder, sizes, encoder_positions, context, **own["encoder"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.blocks.transformer import TransformerBlock
@@ -32,7 +30,6 @@ def dsin(
     units: Count = 16,
     mlp_units: Sizes = (200, 80),
     dropout: Share = 0.0,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Deep Session Interest Network: self-attention in sessions, an LSTM over them, their weights.
 
@@ -54,7 +51,6 @@ def dsin(
         units: Size of the LSTM in each direction.
         mlp_units: Hidden units of the network over all fields.
         dropout: Dropout of self-attention and of the network.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -86,7 +82,7 @@ def dsin(
         return TransformerBlock(attention, placement="post", dropout=dropout)
 
     return RankingModel(
-        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        FeatureEmbedding(schema, width),
         Tower(
             {
                 name: SessionInterests(encoder(), units, session_gap, max_sessions, max_events)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
@@ -24,7 +24,6 @@ def esmm(
     history_pooling: Literal["max", "mean"] = "mean",
     tower_units: Sizes = (360, 200, 80),
     dropout: Share = 0.0,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Entire Space Multi-Task Model: `p(click and buy) = p(click) p(buy | click)`.
 
@@ -50,7 +49,6 @@ def esmm(
         history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
         tower_units: Hidden units of each task's tower.
         dropout: Dropout of the towers.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -76,7 +74,7 @@ def esmm(
     tasks = [task.name for task in schema.tasks]
     head = TaskHeads(tasks, tower_units, dropout=dropout, joint=ProbabilityChain())
     return RankingModel(
-        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        FeatureEmbedding(schema, width),
         Tower(
             histories=pooled(history_pooling, schema.histories),
             interaction=FieldInteraction(),

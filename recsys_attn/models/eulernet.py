@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from recsys_attn.interactions.euler import EulerInteraction
 from recsys_attn.models.option_types import Count, Share, Sizes
@@ -21,7 +21,6 @@ def eulernet(
     orders: Sizes = (52,),
     norm: Literal["layer", "none", "rms"] = "layer",
     dropout: Share = 0.0,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """EulerNet: explicit products of any order and an implicit part, in one complex space.
 
@@ -38,7 +37,6 @@ def eulernet(
             times as many, in one or two layers.
         norm: Normalisation after each layer.
         dropout: Dropout of the inputs of each layer.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -66,5 +64,4 @@ def eulernet(
         width,
         [products],
         history_pooling=history_pooling,
-        embeddings_regularizer=embeddings_regularizer,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import keras
 
@@ -25,7 +25,6 @@ def fm(
     width: Count = 16,
     history_pooling: Literal["max", "mean"] = "mean",
     pair_weights: bool = False,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Factorization machine; with `pair_weights` the field-weighted one, FwFM.
 
@@ -42,7 +41,6 @@ def fm(
         history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
         pair_weights: Whether each pair of fields has a weight r: worth it with many fields of
             unequal importance.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -72,7 +70,6 @@ def fm(
         width,
         pairs,
         history_pooling=history_pooling,
-        embeddings_regularizer=embeddings_regularizer,
         terms=terms,
         linear=True,
     )
@@ -87,7 +84,6 @@ def afm(
     units: Count = 16,
     attention_dropout: Share = 0.0,
     dropout: Share = 0.0,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Attentional factorization machine: the pairs of FM, weighted by attention.
 
@@ -103,7 +99,6 @@ def afm(
         units: Hidden units of the attention.
         attention_dropout: Dropout of its weights.
         dropout: Dropout of the weighted sum.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -136,7 +131,6 @@ def afm(
         width,
         [pooled],
         history_pooling=history_pooling,
-        embeddings_regularizer=embeddings_regularizer,
         linear=True,
     )
 
@@ -151,7 +145,6 @@ def wide_and_deep(
     activation: Activation = "relu",
     norm: Norm = "none",
     dropout: Share = 0.0,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Wide & Deep: linear terms and an MLP, trained together.
 
@@ -169,7 +162,6 @@ def wide_and_deep(
         activation: Activation of the network.
         norm: Normalisation before each activation, such as `"batch"`.
         dropout: Dropout of the network.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -199,7 +191,6 @@ def wide_and_deep(
         width,
         [deep],
         history_pooling=history_pooling,
-        embeddings_regularizer=embeddings_regularizer,
         linear=True,
     )
 
@@ -214,7 +205,6 @@ def deepfm(
     activation: Activation = "relu",
     norm: Norm = "none",
     dropout: Share = 0.5,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """DeepFM: a factorization machine and an MLP over the same vectors.
 
@@ -231,7 +221,6 @@ def deepfm(
         activation: Activation of the network.
         norm: Normalisation before each activation, such as `"batch"`.
         dropout: Dropout of the network.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -262,7 +251,6 @@ def deepfm(
         width,
         [deep],
         history_pooling=history_pooling,
-        embeddings_regularizer=embeddings_regularizer,
         terms=terms,
         linear=True,
     )
@@ -279,7 +267,6 @@ def xdeepfm(
     activation: Activation = "relu",
     norm: Norm = "none",
     dropout: Share = 0.5,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """xDeepFM: linear terms, a compressed interaction network and an MLP over the same vectors.
 
@@ -298,7 +285,6 @@ def xdeepfm(
         activation: Activation of the network.
         norm: Normalisation before each activation, such as `"batch"`.
         dropout: Dropout of the network.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -330,6 +316,5 @@ def xdeepfm(
         width,
         [products, deep],
         history_pooling=history_pooling,
-        embeddings_regularizer=embeddings_regularizer,
         linear=True,
     )

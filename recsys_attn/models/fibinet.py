@@ -34,7 +34,6 @@ def fibinet(
     activation: Activation = "relu",
     norm: Norm = "none",
     dropout: Share = 0.5,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """FiBiNET: an MLP over bilinear products of the fields, as they are and weighted by SENET.
 
@@ -59,7 +58,6 @@ def fibinet(
         activation: Activation of the network.
         norm: Normalisation before each activation, such as `"batch"`.
         dropout: Dropout of the network.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -98,7 +96,6 @@ def fibinet(
         width,
         streams,
         history_pooling=history_pooling,
-        embeddings_regularizer=embeddings_regularizer,
         linear=True,
         layers=layers,
     )

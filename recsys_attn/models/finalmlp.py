@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_bool, require_positive, require_sizes, unknown_name
@@ -34,7 +34,6 @@ def finalmlp(
     activation: Activation = "relu",
     norm: Norm = "none",
     dropout: Share = 0.0,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """FinalMLP: two MLPs over gated embeddings, fused by a bilinear form; DualMLP with no gates.
 
@@ -63,7 +62,6 @@ def finalmlp(
         activation: Activation of the two networks.
         norm: Normalisation before each activation, such as `"batch"`.
         dropout: Dropout of the two networks.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -112,7 +110,6 @@ def finalmlp(
         width,
         streams,
         history_pooling=history_pooling,
-        embeddings_regularizer=embeddings_regularizer,
         layers=[fusion],
         head=head,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_bool, require_sizes
@@ -27,7 +27,6 @@ def finalnet(
     activation: Activation = "relu",
     norm: Norm = "batch",
     dropout: Share = 0.0,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """FinalNet (FINAL): the mean of two networks of factorised layers, which learn from each other.
 
@@ -49,7 +48,6 @@ def finalnet(
         activation: Activation of the layers.
         norm: Normalisation before each activation.
         dropout: Dropout of the layers.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -93,6 +91,5 @@ def finalnet(
         width,
         streams,
         history_pooling=history_pooling,
-        embeddings_regularizer=embeddings_regularizer,
         head=head,
     )

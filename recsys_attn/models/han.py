@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_positive
 from recsys_attn.embeddings import FeatureEmbedding
@@ -29,7 +27,6 @@ def han(
     attention: Mechanism = "han",
     mlp_units: Sizes = (128, 64),
     dropout: Share = 0.0,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Hierarchical attention: events to sessions, sessions to a user, then an MLP over all fields.
 
@@ -49,7 +46,6 @@ def han(
         attention: Attention at both levels, of `recsys_attn.attention.presets`, with weights.
         mlp_units: Hidden units of the network over all fields.
         dropout: Dropout of the network.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -77,7 +73,7 @@ def han(
     require_positive("session_gap", session_gap)
     require_network(han, "mlp_units", mlp_units, dropout=dropout)
     return RankingModel(
-        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        FeatureEmbedding(schema, width),
         Tower(
             histories={
                 name: SessionHistory(units, session_gap, max_sessions, max_events, attention)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_sizes
@@ -28,7 +28,6 @@ def masknet(
     mlp_units: Sizes | None = None,
     activation: Activation = "relu",
     dropout: Share = 0.0,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """MaskNet: mask blocks over the embeddings, in parallel under an MLP or in series.
 
@@ -51,7 +50,6 @@ def masknet(
             parallel, and to none in series.
         activation: Activation of the blocks and the network.
         dropout: Dropout of the blocks and the network.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -86,5 +84,4 @@ def masknet(
         width,
         [stream],
         history_pooling=history_pooling,
-        embeddings_regularizer=embeddings_regularizer,
     )

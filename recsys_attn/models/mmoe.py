@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from recsys_attn.checks import require_bool, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
@@ -44,7 +44,6 @@ def mmoe(
     gates: Gates | None = None,
     disagreement: Penalties | None = None,
     balance: Factor = 0.0,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Multi-gate Mixture-of-Experts over the concatenated embeddings; OMoE with `one_gate`.
 
@@ -72,7 +71,6 @@ def mmoe(
             0.1}`, or by place (`experts`). Defaults to none.
         balance: Factor of the penalty on experts that are used unequally. Raise it to 0.01 or 0.1
             where an expert has died. Defaults to 0: none.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -103,7 +101,7 @@ def mmoe(
     outputs = 1 if one_gate else len(tasks)
     mixture = MMoE(outputs, gate=gate, mechanism=gate_attention, experts=experts)
     return RankingModel(
-        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        FeatureEmbedding(schema, width),
         Tower(
             histories=pooled(history_pooling, schema.histories),
             interaction=FieldInteraction(),

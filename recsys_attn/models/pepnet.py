@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.embeddings import FeatureEmbedding
@@ -30,7 +30,6 @@ def pepnet(
     tower_units: Sizes = (256, 128, 64),
     gate_units: Count = 64,
     dropout: Share = 0.0,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Parameter and Embedding Personalized Network: gates of embeddings and of tower layers.
 
@@ -52,7 +51,6 @@ def pepnet(
         tower_units: Hidden units of each task's tower.
         gate_units: Hidden units of each gate. More of them for many named features.
         dropout: Dropout of the towers.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -92,7 +90,7 @@ def pepnet(
     else:
         head = TaskHeads(tasks, tower_units, dropout=dropout)
     return RankingModel(
-        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        FeatureEmbedding(schema, width),
         Tower(histories=pooled(history_pooling, schema.histories), interaction=fields, head=head),
         name="pepnet",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from recsys_attn.checks import require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
@@ -29,7 +29,6 @@ def ple(
     tower_units: Sizes = (32,),
     dropout: Share = 0.0,
     balance: Factor = 0.0,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Progressive Layered Extraction over the concatenated embeddings; CGC with one layer.
 
@@ -48,7 +47,6 @@ def ple(
         dropout: Dropout of experts and towers.
         balance: Factor of the penalty on experts of the last layer that are used unequally. Raise
             it to 0.01 or 0.1 where one of them has died. Defaults to 0: none.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -74,7 +72,7 @@ def ple(
         len(tasks), num_layers, task_experts, shared_experts, expert_units, dropout=dropout
     )
     return RankingModel(
-        FeatureEmbedding(schema, width, embeddings_regularizer=embeddings_regularizer),
+        FeatureEmbedding(schema, width),
         Tower(
             histories=pooled(history_pooling, schema.histories),
             interaction=FieldInteraction(),

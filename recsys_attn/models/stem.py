@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
@@ -30,7 +30,6 @@ def stem(
     tower_units: Sizes = (128, 64),
     dropout: Share = 0.0,
     balance: Factor = 0.0,
-    embeddings_regularizer: Any = None,
 ) -> RankingModel:
     """Shared and Task-specific Embeddings (STEM-Net): each task has its vectors of all features.
 
@@ -54,7 +53,6 @@ def stem(
         dropout: Dropout of experts, gates and towers.
         balance: Factor of the penalty on experts that are used unequally. Raise it to 0.01 or 0.1
             where one of them has died. Defaults to 0: none.
-        embeddings_regularizer: Regularizer of the embedding tables.
 
     Returns:
         A `RankingModel`.
@@ -82,7 +80,7 @@ def stem(
     parts = 1 + len(tasks)
     wide = replace(schema, features=tuple(_wider(each, parts) for each in schema.features))
     return RankingModel(
-        FeatureEmbedding(wide, width * parts, embeddings_regularizer=embeddings_regularizer),
+        FeatureEmbedding(wide, width * parts),
         Tower(
             histories=pooled(history_pooling, schema.histories),
             interaction=FieldInteraction(),

@@ -233,7 +233,6 @@ def ranker(
     streams: Sequence[keras.layers.Layer],
     *,
     history_pooling: str,
-    embeddings_regularizer: Any,
     terms: Sequence[keras.layers.Layer] = (),
     linear: bool = False,
     layers: Sequence[keras.layers.Layer] = (),
@@ -247,7 +246,6 @@ def ranker(
         width: Embedding width, without the linear terms; None for these alone.
         streams: See `Streams`.
         history_pooling: `"mean"` or `"max"`.
-        embeddings_regularizer: Regularizer of the embedding tables.
         terms: See `Streams`.
         linear: Whether each task has linear terms.
         layers: See `Streams`.
@@ -259,9 +257,7 @@ def ranker(
         require_positive("width", width)
     schema = _with_linear(schema, count, width is not None)
     return RankingModel(
-        FeatureEmbedding(
-            schema, (width or 0) + count, embeddings_regularizer=embeddings_regularizer
-        ),
+        FeatureEmbedding(schema, (width or 0) + count),
         Tower(
             histories=pooled(history_pooling, schema.histories),
             interaction=Streams(streams, terms, count, layers),

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 
@@ -46,6 +45,7 @@ TRAINING: dict[str, Any] = {
     "learning_rate_decay": 1.0,
     "reduce_on_plateau": 1.0,
     "patience": EPOCHS,
+    "embeddings_stddev": None,
 }
 # A batch is all rows, so their order makes no difference.
 SAVES_WEIGHTS = """
@@ -133,9 +133,9 @@ def test_losses_are_those_of_the_step_on_tensorflow(
     on_jax = json.loads(path.with_suffix(".history").read_text())
     given = {**TRAINING, "optimizer": optimizer, "embeddings_l2": penalty}
     options = TrainingOptions.model_validate(given)
-    regularizer = keras.regularizers.L2(penalty) if optimizer == "adam" and penalty else None
     arguments = {key: value for key, value in RUN["model"].items() if key != "name"}
-    model = models.din(SCHEMA, **arguments, embeddings_regularizer=regularizer)
+    model = models.din(SCHEMA, **arguments)
+    model = models.with_tables(model, l2=penalty if optimizer == "adam" else None)
     for variable, value in zip(model.trainable_variables, start(tmp_path), strict=True):
         variable.assign(value)
     step = TrainStep(model, make_optimizer(options, model.trainable_variables), Layout.of(SCHEMA))

@@ -96,7 +96,7 @@ def test_dates_and_paths_by_split_are_read(tmp_path: Path) -> None:
 def test_every_model_takes_the_arguments_of_its_function(tmp_path: Path, name: str) -> None:
     experiment = load(tmp_path, model={"name": name})
     parameters = inspect.signature(models.get(name)).parameters
-    assert set(experiment.model.arguments) == {*parameters} - {"schema", "embeddings_regularizer"}
+    assert set(experiment.model.arguments) == {*parameters} - {"schema"}
     for argument, value in experiment.model.arguments.items():
         assert value == parameters[argument].default
 

@@ -19,7 +19,7 @@ from pipelines.storage.dataset import DataSplit
 from pipelines.training import check_model
 from pipelines.training.died import dead_tasks
 from recsys_attn.models import RankingModel
-from recsys_attn.schema import Task
+from recsys_attn.schema import RESERVED_IDS, Task
 from tests.pipelines.training.trainer import MLP, Trainer
 from tests.support.experiments import load
 
@@ -89,6 +89,14 @@ def test_unknown_labels_change_nothing(trainer: Trainer) -> None:
     for before, after in zip(weights["as it is"], weights["changed"], strict=True):
         np.testing.assert_array_equal(before, after)
     assert not np.allclose(weights["as it is"][0], weights["known"][0])
+
+
+def test_tables_start_with_the_given_deviation(trainer: Trainer) -> None:
+    """In a step too small to change anything."""
+    still = {"training__learning_rate": 1e-30, "training__epochs": 1}
+    model = trainer((Task("click"),), **still, training__embeddings_stddev=0.3)
+    rows = np.asarray(model.embedding.vectors("user_id"))[RESERVED_IDS:]
+    np.testing.assert_allclose(rows.std(), 0.3, rtol=0.1)
 
 
 def test_loss_is_the_weighted_sum_of_tasks_and_penalty(trainer: Trainer) -> None:
