@@ -48,5 +48,4 @@ def any_model() -> Any:
 
 @functools.cache
 def _table(name: str) -> type[ModelOptions]:
-    own = {"name": (Literal[name], name)}
-    return options_of(models.get(name), ModelOptions, **own)
+    return options_of(models.get(name), ModelOptions, name=(Literal[name], name))

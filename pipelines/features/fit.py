@@ -23,7 +23,8 @@ from pipelines.storage.footers import Footers
 from recsys_attn.id_transforms import Age, Hash, OwnTransform, Quantile
 from recsys_attn.schema import Feature, Numeric, Schema, is_listed
 
-States = dict[str, tuple[int, Any]]  # number of values and state of a fitter, by feature
+# Number of values by feature, and the state of its fitter; None for one that shares a table.
+States = dict[str, tuple[int, Any]]
 
 
 def fitter(feature: Feature) -> Fitter:
@@ -48,21 +49,23 @@ def owners(schema: Schema) -> list[Feature]:
 
 def fit_batch(schema: Schema, table: pa.Table) -> States:
     """The fitting states of one batch of rows, by feature name."""
-    found = {}
-    for feature in owners(schema):
+    found: States = {}
+    fitted = owners(schema)
+    for feature in schema.features:
         values = _values(feature, table)
         is_float = pa.types.is_floating(values.type)
         missing = values.null_count if is_float else int(is_missing(values).sum())
-        found[feature.name] = len(values) - missing, fitter(feature).fit_batch(values)
+        state = fitter(feature).fit_batch(values) if feature in fitted else None
+        found[feature.name] = len(values) - missing, state
     return found
 
 
 def merge(schema: Schema, first: States, second: States) -> States:
     """Merges the fitting states of two parts of the data."""
-    merged = {}
+    merged: States = {name: (first[name][0] + second[name][0], None) for name in first}
     for feature in owners(schema):
-        (one, left), (other, right) = first[feature.name], second[feature.name]
-        merged[feature.name] = one + other, fitter(feature).merge(left, right)
+        (_, left), (_, right) = first[feature.name], second[feature.name]
+        merged[feature.name] = merged[feature.name][0], fitter(feature).merge(left, right)
     return merged
 
 
@@ -104,7 +107,7 @@ def fit_split(
 @contextmanager
 def _fitting(schema: Schema, footers: Footers) -> Iterator[Callable[[int], States]]:
     """Yields a function from the number of a row group to its states."""
-    columns = [feature.name for feature in owners(schema)]
+    columns = [feature.name for feature in schema.features]
     with Reader(footers, columns) as reader:
         yield lambda number: fit_batch(schema, reader.read([number]))
 

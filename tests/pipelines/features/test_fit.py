@@ -140,3 +140,13 @@ def test_features_without_a_value_are_named():
         half = table.set_column(place, name, nothing)
         assert fit(shop.SCHEMA, [half, half]).empty == (name,)
         assert fit(shop.SCHEMA, [half, table]).empty == ()
+
+
+def test_a_history_that_is_always_empty_is_named_though_its_table_is_not():
+    table = shop.table(17, seed=1)
+    name = "past_items"
+    assert shop.SCHEMA.table_owner(name) != name
+    empty = pa.array([[]] * table.num_rows, table[name].type)
+    without = table.set_column(table.column_names.index(name), name, empty)
+    assert fit(shop.SCHEMA, [without, without]).empty == (name,)
+    assert fit(shop.SCHEMA, [without, table]).empty == ()
