@@ -1,7 +1,8 @@
 """The training of one ranking model with several seeds at once, as compiled functions of JAX.
 
-Losses, penalties, optimizers, the metric and the early end are those of `pipelines.training`. The
-last batch of an epoch is filled up with requests of its first, since JAX compiles for one shape.
+Losses, penalties, optimizers and the metric are those of `pipelines.training`, and so is the early
+end where the first epoch has learned something: here epochs at chance count too. The last batch of
+an epoch is filled up with requests of its first, since JAX compiles for one shape.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 
 from pipelines.common.errors import did_you_mean
+from recsys_attn.models.registry import OTHER_NAMES
 
 # The expectation by pydantic's error type, filled with its context.
 _EXPECTED = {
@@ -77,8 +78,8 @@ def explain(
             sentences.append(_sentence(problem, root, within))
     for (key, received), several in mismatches.items():
         expected = _one_of(several)
-        near = _near(received.strip('"'), re.findall("'([^']+)'", expected))
-        sentences.append(f"`{within}{key}`: expected {expected}. Received: {received}.{near}")
+        hint = _hint(key, received.strip('"'), re.findall("'([^']+)'", expected))
+        sentences.append(f"`{within}{key}`: expected {expected}. Received: {received}.{hint}")
     return "\n".join(f"{where}: {sentence}" for sentence in dict.fromkeys(sentences))
 
 
@@ -147,6 +148,14 @@ def _of_another_type(problem: Any, problems: Sequence[Any]) -> bool:
 
 def _discriminator(problem: Any) -> str:
     return problem["ctx"]["discriminator"].strip("'")
+
+
+def _hint(key: str, received: str, known: list[str]) -> str:
+    """The name that stands for the received one: of a model, also by a paper's other name."""
+    other = OTHER_NAMES.get(received, "") if key == "model.name" else ""
+    if any(other.startswith(repr(name)) for name in known):
+        return f" Use {other}."
+    return _near(received, known)
 
 
 def _near(name: str, known: list[str]) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipelines.engines.base import Engine, tree
 from pipelines.features.age import AgeFitter
-from pipelines.features.base import TRANSFORMS, Fitter, is_missing
+from pipelines.features.base import TRANSFORMS, Fitter
 from pipelines.features.fitted import FittedFeatures, raw_column
 from pipelines.features.hashing import HashFitter
 from pipelines.features.lists import flatten_list
@@ -23,8 +23,7 @@ from pipelines.storage.footers import Footers
 from recsys_attn.id_transforms import Age, Hash, OwnTransform, Quantile
 from recsys_attn.schema import Feature, Numeric, Schema, is_listed
 
-# Number of values by feature, and the state of its fitter; None for one that shares a table.
-States = dict[str, tuple[int, Any]]
+States = dict[str, Any]
 
 
 def fitter(feature: Feature) -> Fitter:
@@ -49,32 +48,19 @@ def owners(schema: Schema) -> list[Feature]:
 
 def fit_batch(schema: Schema, table: pa.Table) -> States:
     """The fitting states of one batch of rows, by feature name."""
-    found: States = {}
-    fitted = owners(schema)
-    for feature in schema.features:
-        values = _values(feature, table)
-        is_float = pa.types.is_floating(values.type)
-        missing = values.null_count if is_float else int(is_missing(values).sum())
-        state = fitter(feature).fit_batch(values) if feature in fitted else None
-        found[feature.name] = len(values) - missing, state
-    return found
+    return {f.name: fitter(f).fit_batch(raw_values(f, table)) for f in owners(schema)}
 
 
 def merge(schema: Schema, first: States, second: States) -> States:
     """Merges the fitting states of two parts of the data."""
-    merged: States = {name: (first[name][0] + second[name][0], None) for name in first}
-    for feature in owners(schema):
-        (_, left), (_, right) = first[feature.name], second[feature.name]
-        merged[feature.name] = merged[feature.name][0], fitter(feature).merge(left, right)
-    return merged
+    return {f.name: fitter(f).merge(first[f.name], second[f.name]) for f in owners(schema)}
 
 
 def finish(schema: Schema, states: States) -> FittedFeatures:
     """Transforms and table sizes from the states of the whole data."""
-    transforms = {f.name: fitter(f).finish(states[f.name][1]) for f in owners(schema)}
+    transforms = {f.name: fitter(f).finish(states[f.name]) for f in owners(schema)}
     sizes = {n: t.size for n, t in transforms.items() if hasattr(t, "size")}
-    empty = tuple(name for name, (known, _) in states.items() if not known)
-    return FittedFeatures(schema.with_sizes(sizes), transforms, empty=empty)
+    return FittedFeatures(schema.with_sizes(sizes), transforms)
 
 
 def fit(schema: Schema, batches: Iterable[pa.Table]) -> FittedFeatures:
@@ -107,11 +93,12 @@ def fit_split(
 @contextmanager
 def _fitting(schema: Schema, footers: Footers) -> Iterator[Callable[[int], States]]:
     """Yields a function from the number of a row group to its states."""
-    columns = [feature.name for feature in schema.features]
+    columns = [feature.name for feature in owners(schema)]
     with Reader(footers, columns) as reader:
         yield lambda number: fit_batch(schema, reader.read([number]))
 
 
-def _values(feature: Feature, table: pa.Table) -> pa.Array:
+def raw_values(feature: Feature, table: pa.Table) -> pa.Array:
+    """The raw values of a feature in some rows; those of lists one after another."""
     column = raw_column(table, feature.name, feature.dtype, is_listed(feature))
     return flatten_list(column)[0] if is_listed(feature) else column

@@ -45,21 +45,11 @@ class FittedFeatures:
         schema: The features of the model.
         transforms: The transforms by the names of the tables' owners.
         items: The item table, if the experiment has one.
-        empty: Fitted features without any value in the rows; not saved.
     """
 
     schema: Schema
     transforms: Mapping[str, Transform]
     items: ItemTable | None = None
-    empty: tuple[str, ...] = ()
-
-    def warnings(self) -> Iterator[str]:
-        """Sentences about features from which nothing can be learned."""
-        for name in self.empty:
-            yield (
-                f"Feature {name!r} has no value in the train split, so nothing is learned from it: "
-                "check how its column is made, or remove it."
-            )
 
     @property
     def item_features(self) -> tuple[str, ...]:

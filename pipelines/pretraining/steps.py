@@ -26,6 +26,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL
 from pipelines.features import FittedFeatures, fit_split
+from pipelines.features.empty import empty_features, nothing_to_learn
 from pipelines.ingest.events.ingest import ITEM_COUNTS, ingest_events
 from pipelines.ingest.source import SPLITS
 from pipelines.pretraining.evaluate import evaluate, print_results
@@ -122,8 +123,8 @@ class SequenceSteps:
                 fitted = fit_split(schema, train, LOCAL, progress.start("fitting", train.rows))
             finally:
                 progress.stop()
-            for sentence in fitted.warnings():
-                progress.finish(sentence)
+            for name in empty_features(schema, train):
+                progress.finish(nothing_to_learn(name))
             fitted.save(folder)
             return {"rows": train.rows, "items": _size(fitted, item) - RESERVED_IDS}
 

@@ -94,12 +94,13 @@ def _scoring(
 ) -> Iterator[Callable[[int], pa.Table]]:
     """Yields a function from the number of a row group to its rows with scores."""
     fitted, model = load()
+    columns = footers.schemas[0].names
+    check_made(made, fitted.raw_schema, columns, footers.file_name(0))
     scorer = Scorer(model)
 
     def scored(number: int) -> pa.Table:
         table = reader.read([number])
         where = footers.file_name(footers.file[number]), int(footers.first_row[number])
-        check_made(made, fitted.raw_schema, table.column_names, where[0])
         checked = check_table(table, fitted.raw_schema, where[0], False, where[1])
         if request is not None:
             check_context(checked, fitted.raw_schema, request, *where)
@@ -108,7 +109,7 @@ def _scoring(
             table = table.append_column(f"{task.name}_score", pa.array(scores[task.name]))
         return table
 
-    with Reader(footers, footers.schemas[0].names) as reader:
+    with Reader(footers, columns) as reader:
         yield scored
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Ordered
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 
@@ -53,8 +53,8 @@ class Encoded(NamedTuple):
             new, old = same_ids(self.features.transform_of(theirs), fitted.transform_of(mine))
             vectors = keras.ops.convert_to_numpy(self.trained.embedding.vectors(theirs))
             copy_rows(self.model, mine, new, vectors[old])
-            size = self.model.embedding.vectors(mine).shape[0]
-            counts.append((len(new) - RESERVED_IDS, size - RESERVED_IDS))
+            owner: Any = fitted.schema[fitted.schema.table_owner(mine)]
+            counts.append((len(new) - RESERVED_IDS, owner.size - RESERVED_IDS))
         return counts[0]
 
 

@@ -38,13 +38,13 @@ def check_same_rows(model: RankingModel, train: DataSplit) -> None:
         if alone[place]:
             raise PipelineError(
                 f"The model {model.name!r} compares {task.name!r} and {before.name!r} over the "
-                f"same rows: the label of {task.name!r} must be 0, and not null, where "
-                f"{before.name!r} did not happen. Received in the train split: {alone[place]} rows "
-                "with the label of one of them alone."
+                "same rows: a row must have the labels of both or of neither, 0 where "
+                "something did not happen. Received in the train split: the label of one of them "
+                f"alone in {alone[place]} row{'s' * (alone[place] > 1)}."
             )
         if early[place]:
             raise PipelineError(
                 f"The tasks of the model {model.name!r} must stand in their order, such as click, "
-                f"then buy. Received in the train split: {early[place]} rows in which "
-                f"{task.name!r} happened and {before.name!r} did not."
+                f"then buy. Received in the train split: {task.name!r} happened and "
+                f"{before.name!r} did not in {early[place]} row{'s' * (early[place] > 1)}."
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import Experiment
 from pipelines.training.encoder_from import encoded
-from pipelines.training.optimizer import penalises_whole_tables
+from pipelines.training.optimizer import whole_table_l2
 from pipelines.training.task_weights import make_task_weights
 from recsys_attn import models
 from recsys_attn.models import RankingModel, with_tables
@@ -33,5 +33,4 @@ def build_model(experiment: Experiment, schema: Schema) -> RankingModel:
             f"The model {experiment.model.name!r} cannot be built: {reason}{end}"
         ) from None
     options = experiment.training
-    l2 = options.embeddings_l2 if penalises_whole_tables(options) else None
-    return with_tables(model, stddev=options.embeddings_stddev, l2=l2)
+    return with_tables(model, stddev=options.embeddings_stddev, l2=whole_table_l2(options))

@@ -92,9 +92,9 @@ def kind_of(optimizer: keras.optimizers.Optimizer) -> str:
     return " and ".join(type(p).__name__ + l2 for p, l2 in zip(parts, with_l2, strict=True))
 
 
-def penalises_whole_tables(options: LoopOptions) -> bool:
-    """Whether `embeddings_l2` is a penalty of the loss; row-wise optimizers apply it by row."""
-    return bool(options.embeddings_l2) and options.optimizer in _DENSE
+def whole_table_l2(options: LoopOptions) -> float:
+    """The `embeddings_l2` that is a penalty of the loss; row-wise optimizers apply it by row."""
+    return (options.embeddings_l2 or 0.0) if options.optimizer in _DENSE else 0.0
 
 
 class LearningRate:

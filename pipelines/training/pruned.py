@@ -20,6 +20,7 @@ from pipelines.feed import Feed
 from pipelines.scoring.scorer import Scorer, Scores
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.load import load_trained
+from pipelines.training.optimizer import whole_table_l2
 from pipelines.training.teacher import fingerprint_of, fitted_otherwise
 from recsys_attn.attention import HeadsCall, watch_heads
 from recsys_attn.models import RankingModel, prune
@@ -67,6 +68,10 @@ def pruned(run: Path, experiment: Experiment, fitted: FittedFeatures, valid: Dat
     differing = {
         "`model`": older.model.model_dump() != experiment.model.model_dump(),
         "`training.precision`": older.training.precision != experiment.training.precision,
+        "`training.embeddings_stddev`": older.training.embeddings_stddev
+        != experiment.training.embeddings_stddev,
+        "the penalty of whole tables, `training.embeddings_l2`": whole_table_l2(older.training)
+        != whole_table_l2(experiment.training),
         "`tasks`": theirs.schema.tasks != fitted.schema.tasks,
         "the features": bool(fitted_otherwise(theirs, fitted)),
     }

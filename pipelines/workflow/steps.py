@@ -37,6 +37,7 @@ from pipelines.experiment.step_fingerprints import (
 from pipelines.export.export import export
 from pipelines.export.small_weights import shrink
 from pipelines.features import FittedFeatures, fit_split
+from pipelines.features.empty import empty_features, nothing_to_learn
 from pipelines.feed.chunk import own_request
 from pipelines.ingest import ingest
 from pipelines.ingest.aggregates import state as aggregates_state
@@ -140,8 +141,8 @@ class Steps:
                 fitted = fit_split(schema, train, engine, progress.start("fitting", train.rows))
             finally:
                 progress.stop()
-            for sentence in fitted.warnings():
-                progress.finish(sentence)
+            for name in empty_features(schema, train):
+                progress.finish(nothing_to_learn(name))
             fitted = dataclasses.replace(fitted, items=ItemTable.load(self.run.path("ingest")))
             fitted.save(folder)
             sized = ((f.name, getattr(f, "size", None)) for f in fitted.schema.features)

@@ -126,7 +126,7 @@ class SegmentMemory(Layer):
         return count - inside - self.memory
 
     def most_events(self, length: int | None) -> int | None:
-        """Returns the most events that one attends, of `length` at most; None for any number."""
+        """Returns how many events one event attends at most, of `length`; None: without a bound."""
         if self.segment is None:
             return length
         own = self.memory + self.segment

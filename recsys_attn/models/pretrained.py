@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from keras import ops
 
+from recsys_attn.checks import unknown_name
 from recsys_attn.embedding_tables import plan_tables
 from recsys_attn.models.encoded_history import EncodedHistory
 from recsys_attn.models.event_encoder import EventEncoder
@@ -94,6 +95,9 @@ def copy_rows(model: RankingModel, sequence: str, ids: np.ndarray, vectors: np.n
         ids: Ids of the values (R,).
         vectors: Their vectors (R, E), as `trained.embedding.vectors(...)` gives them.
 
+    Raises:
+        ValueError: No feature with a table has this name.
+
     Example:
 
     >>> import numpy as np
@@ -107,7 +111,12 @@ def copy_rows(model: RankingModel, sequence: str, ids: np.ndarray, vectors: np.n
     array([1., 1.], dtype=float32)
     """
     tables = plan_tables(model.schema, model.embedding.width)
-    table = next(table for table in tables if sequence in table.offsets)
+    table = next((table for table in tables if sequence in table.offsets), None)
+    if table is None:
+        known = [name for table in tables for name in table.offsets]
+        raise ValueError(
+            f"`sequence` must be a feature with a table. {unknown_name(sequence, known)}"
+        )
     variable = next(v for v in model.embedding.variables if v.name == table.name)
     rows = ops.convert_to_numpy(variable).copy()
     rows[table.offsets[sequence] + ids] = vectors

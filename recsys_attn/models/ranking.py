@@ -89,7 +89,7 @@ class RankingModel(keras.Model):
 
         Args:
             by_task: Slope and offset by task name; the slope is positive, so that the order of
-                candidates stays, but where `esmm` caps a score. Tasks that are left out get 1 and
+                candidates stays, except where `esmm` caps scores. Tasks that are left out get 1 and
                 0.
 
         Raises:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import keras
 
+from recsys_attn.checks import require_number
 from recsys_attn.models.ranking import RankingModel
 
 
 def with_tables(
     model: RankingModel, *, stddev: float | None = None, l2: float | None = None
 ) -> RankingModel:
-    """Returns a ranking model with other options of its embedding tables, and new weights.
+    """Returns a ranking model with other options of its embedding tables, and the same weights.
 
     Args:
         model: A ranking model.
-        stddev: Standard deviation of the initial rows, and of the vectors of numbers. Lower it
-            where seeds differ much; BARS has 1e-4. None or 0: as the model has it, usually 0.01.
+        stddev: Standard deviation of new rows and new vectors of numbers. Lower it where seeds
+            differ much; BARS has 1e-4. None: keeps the rows, whose deviation is usually 0.01.
         l2: Adds `l2 * |table|^2` to the loss, of each whole table; 1e-6 to 0.05 are usual. Prefer
             the `l2` of a row-wise optimizer for large tables. None or 0: as the model has it,
             usually none.
 
     Returns:
-        The new model; the same one where both are None or 0.
+        A new model, or `model` where nothing changes.
+
+    Raises:
+        ValueError: `stddev` or `l2` is out of range.
 
     Example:
 
@@ -32,7 +36,8 @@ def with_tables(
     0.0001
     """
     changes = {}
-    if stddev:
+    if stddev is not None:
+        require_number("stddev", stddev, above=0)
         start = keras.initializers.RandomNormal(stddev=stddev)
         changes["embeddings_initializer"] = keras.initializers.serialize(start)
     if l2:
@@ -42,4 +47,8 @@ def with_tables(
         return model
     config = model.get_config()
     config["embedding"]["config"] |= changes
-    return type(model).from_config(config)
+    found = type(model).from_config(config)
+    found.tower.set_weights(model.tower.get_weights())
+    if stddev is None:
+        found.embedding.set_weights(model.embedding.get_weights())
+    return found

@@ -19,7 +19,7 @@ from pipelines.ingest.source import SourceFile
 from pipelines.storage.columns import require_column
 
 BLOCK = 1 << 20  # events at a time
-SECONDS = (-62_135_596_800, 10**11)  # from the year 1 to 5138: milliseconds are far later
+SECONDS = (-62_135_596_800, 10**11)  # from the year 1 to 5138: a wrong unit is far later
 
 
 class Block(NamedTuple):
@@ -159,16 +159,22 @@ def _times(column: pa.ChunkedArray, name: str, where: str) -> np.ndarray:
             "NaN. Fill them, or drop these rows."
         )
     times = to_ticks(column)
-    if ticks_per_second(column.type) is None:
-        first, last = SECONDS
-        wrong = times[(times < first) | (times > last)]
-        if wrong.size:
-            raise PipelineError(
-                f"{where}: column {name!r} (data.time): expected seconds since 1970, from "
-                f"{first:,} to {last:,} (the years 1 to 5138). Received: {wrong[0]:,}. Divide "
-                "milliseconds by 1,000 and microseconds by 1,000,000, or convert the column to "
-                "timestamps."
-            )
+    second = ticks_per_second(column.type)
+    first, last = (bound * (second or 1) for bound in SECONDS)
+    wrong = times[(times < first) | (times > last)]
+    if wrong.size and second is None:
+        raise PipelineError(
+            f"{where}: column {name!r} (data.time): expected seconds since 1970, from "
+            f"{first:,} to {last:,} (the years 1 to 5138). Received: {wrong[0]:,}. Divide "
+            "milliseconds by 1,000 and microseconds by 1,000,000, or convert the column to "
+            "timestamps."
+        )
+    if wrong.size:
+        raise PipelineError(
+            f"{where}: column {name!r} (data.time): expected times of the years 1 to 5138. "
+            f"Received: {column.type} with the number {wrong[0]:,}. Give the column the unit of "
+            "its numbers."
+        )
     return times
 
 

@@ -1,6 +1,7 @@
 """Reading experiment files and expanding their shorthands."""
 
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,18 @@ def test_every_model_takes_the_arguments_of_its_function(tmp_path: Path, name: s
     assert set(experiment.model.arguments) == {*parameters} - {"schema"}
     for argument, value in experiment.model.arguments.items():
         assert value == parameters[argument].default
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("fwfm", "Received: \"fwfm\". Use 'fm' with `pair_weights = true`."),
+        ("dcnn", 'Received: "dcnn". Did you mean `dcn`?'),
+    ],
+)
+def test_other_names_of_papers_lead_to_the_model(tmp_path: Path, name: str, hint: str) -> None:
+    with pytest.raises(PipelineError, match=re.escape(hint)):
+        load(tmp_path, model={"name": name})
 
 
 def test_the_model_may_leave_features_out(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from functools import reduce
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from pipelines.features import fit
@@ -127,26 +126,3 @@ def test_a_column_without_numbers_fits():
     parts = [np.arange(1), np.arange(1, 2)]
     assert fit_parts(NumericFitter(("standardise",)), nothing, parts).deviation == 1.0
     assert fit_parts(QuantileFitter(5), nothing, parts).size == 3
-
-
-def test_features_without_a_value_are_named():
-    table = shop.table(17, seed=1)
-    assert fit(shop.SCHEMA, [table, table.slice(0, 3)]).empty == ()
-    for name in ("price", "brand"):
-        place = table.column_names.index(name)
-        nothing = pa.nulls(table.num_rows, table[name].type)
-        if name == "brand":  # empty text is missing too
-            nothing = pc.fill_null(nothing, "")
-        half = table.set_column(place, name, nothing)
-        assert fit(shop.SCHEMA, [half, half]).empty == (name,)
-        assert fit(shop.SCHEMA, [half, table]).empty == ()
-
-
-def test_a_history_that_is_always_empty_is_named_though_its_table_is_not():
-    table = shop.table(17, seed=1)
-    name = "past_items"
-    assert shop.SCHEMA.table_owner(name) != name
-    empty = pa.array([[]] * table.num_rows, table[name].type)
-    without = table.set_column(table.column_names.index(name), name, empty)
-    assert fit(shop.SCHEMA, [without, without]).empty == (name,)
-    assert fit(shop.SCHEMA, [without, table]).empty == ()

@@ -194,6 +194,11 @@ def test_a_run_without_an_export_is_not_finished(run: Path) -> None:
     [
         ("model.tower_units=[5]", "`model` of .* are not those of this experiment"),
         ("training.precision='mixed_bfloat16'", "`training.precision` of"),
+        ("training.embeddings_stddev=0.1", "`training.embeddings_stddev` of"),
+        (
+            "training={ optimizer = 'adam', embeddings_l2 = 0.1 }",
+            "the penalty of whole tables, `training.embeddings_l2` of",
+        ),
         ("training.warm_start='elsewhere'", "`prune` and `warm_start` are two models"),
     ],
 )

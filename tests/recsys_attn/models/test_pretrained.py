@@ -14,7 +14,7 @@ from recsys_attn.models import RankingModel, SequenceModel, deepfm, din, fm, sas
 from recsys_attn.models.encoded_history import EncodedHistory
 from recsys_attn.models.encoders import stack
 from recsys_attn.models.histories import MeanHistory
-from recsys_attn.models.pretrained import GAIN, with_encoder
+from recsys_attn.models.pretrained import GAIN, copy_rows, with_encoder
 from recsys_attn.schema import Categorical, Schema, Sequence, Task
 from tests.support.arrays import normal
 
@@ -73,3 +73,10 @@ def test_a_frozen_part_is_frozen_in_a_copy_and_the_rest_is_not() -> None:
     assert len(copy.trainable_variables) == len(model.trainable_variables)
     encoder.trainable = True
     assert len(copy.trainable_variables) > len(model.trainable_variables)
+
+
+def test_rows_of_an_unknown_sequence_are_refused() -> None:
+    item, seen = Categorical("item", size=9), Sequence("seen", shares="item")
+    model = din(Schema((item, seen), (Task("click"),)), width=8)
+    with pytest.raises(ValueError, match=r"`sequence` must be a feature with a table.*'sean'"):
+        copy_rows(model, "sean", np.array([2]), np.ones((1, 8)))

@@ -28,6 +28,21 @@ def test_nothing_but_the_tables_changes(name: str) -> None:
     assert after == before
 
 
+@pytest.mark.parametrize("name", ["fm", "dsin"])
+def test_other_weights_stay_as_they_are(name: str) -> None:
+    model = make(name)
+    found, penalised = with_tables(model, stddev=1e-4), with_tables(model, l2=0.5)
+    for before, after in zip(model.tower.weights, found.tower.weights, strict=True):
+        np.testing.assert_array_equal(numpy(after), numpy(before))
+    for before, after in zip(model.weights, penalised.weights, strict=True):
+        np.testing.assert_array_equal(numpy(after), numpy(before))
+
+
+def test_a_deviation_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"`stddev` must be a finite number above 0"):
+        with_tables(make("fm"), stddev=0.0)
+
+
 def test_rows_have_the_deviation_and_reserved_rows_are_zero() -> None:
     model = mlp(Schema((Categorical("item", size=2000),), (Task("click"),)), units=(8,))
     for stddev, expected in ((None, 0.01), (1e-4, 1e-4)):

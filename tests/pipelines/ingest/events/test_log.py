@@ -78,6 +78,10 @@ def test_second_is_that_of_the_type(kind, second, tmp_path):
             r"seconds since 1970.* Received: 1,046,454,590,000. Divide milliseconds by 1,000",
         ),
         ({"at": [-1e11, 13.5]}, r"seconds since 1970.* Received: -100,000,000,000.0. Divide"),
+        (
+            {"at": pa.array([3, 1_704_067_200_000_000], pa.timestamp("ms"))},
+            r"years 1 to 5138. Received: timestamp\[ms\] with the number 1,704,067,200,000,000",
+        ),
         ({"who": [[2], [3]]}, r"'who' \(data.user\): expected one value per row, received list"),
         ({"film": [[2], [3]]}, r"'film' \(data.item\): .* Give each event a row of its own"),
         ({"film": [2.0, None]}, r"'film' \(data.item\): expected ids.* Received: double. Convert"),
