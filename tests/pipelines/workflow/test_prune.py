@@ -196,14 +196,15 @@ def test_a_run_without_an_export_is_not_finished(run: Path) -> None:
         ("training.precision='mixed_bfloat16'", "`training.precision` of"),
         ("training.embeddings_stddev=0.1", "`training.embeddings_stddev` of"),
         (
-            "training={ optimizer = 'adam', embeddings_l2 = 0.1 }",
+            "training.optimizer='adam' training.embeddings_l2=0.1",
             "the penalty of whole tables, `training.embeddings_l2` of",
         ),
         ("training.warm_start='elsewhere'", "`prune` and `warm_start` are two models"),
     ],
 )
 def test_another_model_than_the_pruned_one_is_refused(run: Path, change: str, message: str) -> None:
-    assert re.search(message, error_of(invoke("prune", run, "--set", change)))
+    changes = [part for each in change.split() for part in ("--set", each)]
+    assert re.search(message, error_of(invoke("prune", run, *changes)))
 
 
 def test_heads_to_keep_need_a_run(tmp_path: Path) -> None:
