@@ -151,7 +151,7 @@ def _discriminator(problem: Any) -> str:
 
 
 def _hint(key: str, received: str, known: list[str]) -> str:
-    """The name that stands for the received one: of a model, also by a paper's other name."""
+    """Suggests a valid name; for the name of a paper's model, also the option that it stands for."""
     other = OTHER_NAMES.get(received, "") if key == "model.name" else ""
     if any(other.startswith(repr(name)) for name in known):
         return f" Use {other}."

@@ -11,7 +11,7 @@ from recsys_attn.models.ranking import RankingModel
 def with_tables(
     model: RankingModel, *, stddev: float | None = None, l2: float | None = None
 ) -> RankingModel:
-    """Returns a ranking model with other options of its embedding tables, and the same weights.
+    """Returns a ranking model with other options of its embedding tables; other weights stay.
 
     Args:
         model: A ranking model.
