@@ -151,7 +151,7 @@ def _discriminator(problem: Any) -> str:
 
 
 def _hint(key: str, received: str, known: list[str]) -> str:
-    """Suggests a valid name; for the name of a paper's model, also the option that it stands for."""
+    """Suggests a valid name; for a paper's other name of a model, the option that gives it."""
     other = OTHER_NAMES.get(received, "") if key == "model.name" else ""
     if any(other.startswith(repr(name)) for name in known):
         return f" Use {other}."
