@@ -13,6 +13,11 @@ if _TENSORFLOW:
     import tensorflow as tf
 
 
+def compiles() -> bool:
+    """Returns whether a call of a fused function here and now is compiled."""
+    return _TENSORFLOW and not (tf.executing_eagerly() or tf.config.list_physical_devices("GPU"))
+
+
 def fused(
     function: Callable[..., Any], gradient: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
@@ -39,7 +44,7 @@ def fused(
 
     @wraps(function)
     def call(*tensors: Any) -> Any:
-        if tf.executing_eagerly() or tf.config.list_physical_devices("GPU"):
+        if not compiles():
             return function(*tensors)
         # Identities cost nothing. Without them the gradient of a branch of `tf.cond` cannot pass a
         # tensor of the branch to XLA.

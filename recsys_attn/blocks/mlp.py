@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from recsys_attn.backend.dropout import Dropout
 from recsys_attn.blocks import activations
 from recsys_attn.blocks.factorized_dense import FactorizedDense
 from recsys_attn.blocks.norms import NORMS, build_norm, normalise, reusable
@@ -62,7 +63,7 @@ class Mlp(Layer):
         require_bool("factorized", factorized)
         self.factorized = factorized
         self.activation = activations.serialize(activation)
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy)
         linear = FactorizedDense if factorized else keras.layers.Dense
         self.dense = [linear(size, dtype=self.dtype_policy) for size in self.units]
         self.activations = [

@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from recsys_attn.backend.dropout import Dropout
 from recsys_attn.blocks.norms import (
     NORMS,
     build_norm,
@@ -74,7 +75,7 @@ class Sublayer(Layer):
         self.norm = reusable(NORMS, norm)
         self.placement = placement
         self.residual_config = reusable(RESIDUALS, residual)
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy)
         self.residual = RESIDUALS.get(self.residual_config, dtype=self.dtype_policy)
         self.entry_norm, self.exit_norm = (
             None if placement == other else NORMS.get(self.norm, dtype=self.dtype_policy)

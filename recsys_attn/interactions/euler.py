@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from recsys_attn.backend.dropout import Dropout
 from recsys_attn.blocks.norms import NORMS, ROW_NORMS
 from recsys_attn.checks import require_share, require_sizes, unknown_name
 from recsys_attn.layer import Layer
@@ -119,7 +120,7 @@ class _EulerLayer(Layer):
         super().__init__(**kwargs)
         self.count = count
         self.norms = [NORMS.get(norm, dtype=self.dtype_policy) for _ in ("real", "imaginary")]
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, input_shape: Shape) -> None:
         fields, width = (int(size or 0) for size in input_shape[-2:])

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from recsys_attn.backend.dropout import Dropout
 from recsys_attn.blocks import activations
 from recsys_attn.blocks.norms import NORMS, build_norm, has_norm, normalise, reusable
 from recsys_attn.checks import (
@@ -83,7 +84,7 @@ class MaskBlock(Layer):
             units, use_bias=not has_norm(self.normalisation), dtype=policy
         )
         self.activated = activations.get(self.activation, dtype=policy)
-        self.dropout = keras.layers.Dropout(dropout, dtype=policy)
+        self.dropout = Dropout(dropout, dtype=policy)
 
     def build(self, inputs_shape: Shape, embeddings_shape: Shape) -> None:
         size, policy = inputs_shape[-1] or 0, self.dtype_policy

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from recsys_attn.backend.dropout import Dropout
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import (
     require_bool,
@@ -74,7 +75,7 @@ class FieldInteraction(Layer):
     ) -> None:
         super().__init__(**kwargs)
         require_share("embedding_dropout", embedding_dropout)
-        self.dropout = keras.layers.Dropout(embedding_dropout, dtype=self.dtype_policy)
+        self.dropout = Dropout(embedding_dropout, dtype=self.dtype_policy)
         if field_pooling not in _POOLINGS:
             raise ValueError(
                 f"`field_pooling` must be a name. {unknown_name(field_pooling, _POOLINGS)}"

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import relative_positions
+from recsys_attn.backend.dropout import Dropout
 from recsys_attn.blocks.positions.base import POSITIONS
 from recsys_attn.checks import require_bool, require_share
 from recsys_attn.layer import Layer
@@ -86,7 +87,7 @@ class EventEncoder(Layer):
         self.scale = scale
         self.normalise = normalise
         self.norm = keras.layers.LayerNormalization(dtype=self.dtype_policy) if normalise else None
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy)
 
     @classmethod
     def of(cls, parts: EncoderParts, dropout: float = 0.0, **options: bool) -> EventEncoder:

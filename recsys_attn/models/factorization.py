@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-import keras
-
+from recsys_attn.backend.dropout import Dropout
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_bool, require_positive, require_share, require_sizes
 from recsys_attn.interactions.attentional_pairs import AttentionalPairs
@@ -124,7 +123,7 @@ def afm(
     require_share("dropout", dropout)
     config = {"units": units, "dropout": attention_dropout}
     attention = {"class_name": "afm", "config": config}
-    pooled = Stream(AttentionalPairs(attention), [keras.layers.Dropout(dropout)])
+    pooled = Stream(AttentionalPairs(attention), [Dropout(dropout)])
     return ranker(
         "afm",
         schema,

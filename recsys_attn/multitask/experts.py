@@ -11,6 +11,7 @@ from keras import ops
 from recsys_attn.attention.disagreement import get_disagreement
 from recsys_attn.attention.gates.base import GATES
 from recsys_attn.attention.gates.hard_concrete import HardConcrete
+from recsys_attn.backend.dropout import Dropout
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_positive, require_share, require_sizes
 from recsys_attn.initializers import blockwise
@@ -74,7 +75,7 @@ class Experts(Layer):
         if not self.units:
             raise ValueError("`units` must name at least one layer of an expert. Received: ()")
         self.activation = activations.function("activation", activation)
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy)
         self.gate = None if gate is None else hard_concrete("gate", gate)
         self.disagreement = get_disagreement(disagreement)
         factors = {} if self.disagreement is None else self.disagreement.get_config()

@@ -17,6 +17,7 @@ from recsys_attn.attention.mechanisms.dense import attention
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.scores.position_tables import fitting
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
+from recsys_attn.backend.dropout import Dropout
 from recsys_attn.checks import require_bool, require_share
 from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
@@ -106,7 +107,7 @@ class Compressed(Mechanism):
         require_bool("causal", causal)
         require_share("dropout", dropout)
         self.causal = causal
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy)
         self._check_order()
 
     def _check_order(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import keras
 from keras import ops
 
 from recsys_attn.attention import patterns, scores, weightings
@@ -24,6 +23,7 @@ from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.scores.position_tables import fitting
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
 from recsys_attn.attention.weightings.softmax import NEVER
+from recsys_attn.backend.dropout import Dropout
 from recsys_attn.checks import require_bool, require_share
 from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
@@ -146,7 +146,7 @@ class Dense(Mechanism):
         require_steady(self.pattern)
         self.weighting = weightings.get(weighting, dtype=self.dtype_policy)
         require_share("dropout", dropout)
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy)
         self.pair_values: Any = None
         if pair_values is not None:
             self.pair_values = PAIR_VALUES.get(pair_values, dtype=self.dtype_policy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keras
 from keras import ops
 
 from recsys_attn.attention.core.head_layout import (
@@ -15,6 +14,7 @@ from recsys_attn.attention.core.head_layout import (
 from recsys_attn.attention.core.masks import Masks, both
 from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
 from recsys_attn.attention.weightings.softmax import masked_softmax
+from recsys_attn.backend.dropout import Dropout
 from recsys_attn.checks import require_bool, require_share
 from recsys_attn.masked_mean import masked_mean
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -71,7 +71,7 @@ class Disentangled(Mechanism):
         require_bool("scale", scale)
         require_share("dropout", dropout)
         self.scale = scale
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         require_a_value_a_key(key_shape, value_shape)

@@ -27,6 +27,7 @@ from recsys_attn.attention.routers.groups import Groups
 from recsys_attn.attention.routers.pair_lists import of_pairs
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.weightings.softmax import NEVER, masked_softmax
+from recsys_attn.backend.dropout import Dropout
 from recsys_attn.checks import require_share
 from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
@@ -77,7 +78,7 @@ class Grouped(Mechanism):
         self.score = scores.get(score, dtype=self.dtype_policy)
         self.pattern = None if pattern is None else patterns.get(pattern)
         require_share("dropout", dropout)
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy)
         self._refuse_what_makes_no_sense()
         self.honours = self._honoured()
 
