@@ -166,6 +166,11 @@ class Registry:
 
     def _from_short_form(self, given: Mapping[str, Any], defaults: Any) -> Any:
         name, config = given.get("class_name"), given.get("config") or {}
+        if name is None:
+            raise ValueError(
+                f"Expected `class_name` in the config of {self.kind}: {{ class_name = ..., "
+                f"config = {{ ... }} }}. Received: {sorted(given)}"
+            )
         make = self._maker(name)
         unknown = set(given) - {"class_name", "config"}
         if unknown or not isinstance(config, Mapping):
@@ -192,7 +197,7 @@ class Registry:
         if isinstance(name, str) and name in self.members:
             return self.members[name]
         raise ValueError(
-            f"Expected {self.kind} as an instance, a config dict or a name. "
+            f"Expected {self.kind} as a name, a config or an instance. "
             + unknown_name(name, self.members)
         )
 

@@ -18,6 +18,12 @@ class GateError(PipelineError):
     exit_status = 4  # 2 is a wrong command line, 3 a shift that `skew` found
 
 
+def sentence(reason: object) -> str:
+    """Returns a reason with a mark at its end, as the errors of some libraries have none."""
+    text = str(reason)
+    return text if text.endswith((".", "?")) else f"{text}."
+
+
 def did_you_mean(name: str, known: Iterable[str], show: Callable[[str], str] = repr) -> str:
     """Returns ` Did you mean 'price'?`, or an empty text without a similar name."""
     near = difflib.get_close_matches(name, list(known), n=1)

@@ -280,7 +280,9 @@ def load_experiment(path: Path, overrides: dict[str, Any] | None = None) -> Expe
     data = values.get("data")
     if "objectives" in values or (isinstance(data, dict) and data.get("source") == "events"):
         raise PipelineError(
-            f"{path} is the experiment of a sequence model: use `recsys-attn pretrain` for it."
+            f"{path} is the experiment of a sequence model. `recsys-attn pretrain` trains, "
+            "evaluates and exports it, with `--step` one of these alone, and `recsys-attn serve` "
+            "scores with it."
         )
     import_parts(values, path)
     inherited = _expand_shorthands(values)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from pipelines.common.errors import did_you_mean
+from pipelines.common.errors import did_you_mean, sentence
 from recsys_attn.models.registry import OTHER_NAMES
 
 # The expectation by pydantic's error type, filled with its context.
@@ -31,6 +31,7 @@ _EXPECTED = {
     "greater_than_equal": "at least {ge:g}",
     "less_than": "less than {lt:g}",
     "less_than_equal": "at most {le:g}",
+    "too_short": "a list of at least {min_length}",
     "literal_error": "{expected}",
     "union_tag_invalid": "one of {expected_tags}",
     "string_pattern_mismatch": "letters, digits, '_', '.' and '-' after a letter or digit",
@@ -68,7 +69,7 @@ def explain(
         key = _walk(root, problem["loc"]).key
         if key.startswith(tuple(copied)) or _of_another_kind(problem, wrong_kinds, root):
             continue
-        if _of_another_type(problem, problems):
+        if _of_another_type(problem, problems) or _of_items(problem):
             continue
         if problem["type"] in _EXPECTED:
             key, received = _received(problem, root)
@@ -116,8 +117,7 @@ def _sentence(problem: Any, root: type, within: str) -> str:
     if problem["type"] == "union_tag_not_found":
         kinds = ", ".join(repr(kind) for t in place.types for kind in _kinds(t))
         return f"`{place.key}.{_discriminator(problem)}` is missing. Expected one of {kinds}."
-    text = str(problem.get("ctx", {}).get("error", problem["msg"]))
-    text += "" if text.endswith((".", "?")) else "."
+    text = sentence(problem.get("ctx", {}).get("error", problem["msg"]))
     return f"`{place.key}`: {text}" if place.key else text
 
 
@@ -144,6 +144,11 @@ def _of_another_type(problem: Any, problems: Sequence[Any]) -> bool:
             o["loc"][: inside - 1] == location[:-1] and len(o["loc"]) > inside for o in problems
         )
     )
+
+
+def _of_items(problem: Any) -> bool:
+    """Whether a list is too short only as wrong items do not count; they have problems too."""
+    return problem["type"] == "too_short" and len(problem["input"]) >= problem["ctx"]["min_length"]
 
 
 def _discriminator(problem: Any) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
 from pipelines.pretraining.baselines import ItemItem, Popularity
@@ -19,6 +20,7 @@ from pipelines.pretraining.sampled import SAMPLED_WARNING, SampledItems
 from pipelines.pretraining.schema import with_length
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import SequenceModel
+from recsys_attn.schema import RESERVED_IDS
 
 POPULARITY, ITEM_ITEM = "popularity", "item-item neighbours"
 
@@ -54,7 +56,7 @@ def evaluate(
     for name, scores in rules.items():
         advance = progress.start(f"ranking by {name}", test.rows)
         histories = read_histories(test, longer, model.item, rows_at_once(size))
-        sampled = _sampled(experiment, counts)
+        sampled = sampled_items(experiment, counts)
         filter_seen = options.seen == "filtered"
         try:
             found = rank(histories, scores, options.at, size, filter_seen, sampled, advance)
@@ -78,11 +80,21 @@ def evaluate(
     }
 
 
-def _sampled(experiment: SequenceExperiment, counts: np.ndarray) -> SampledItems | None:
+def sampled_items(experiment: SequenceExperiment, counts: np.ndarray) -> SampledItems | None:
+    """Returns the drawn items of `evaluation.sampled`, or None.
+
+    Raises:
+        PipelineError: There are not so many items.
+    """
     options = experiment.evaluation
     if options.sampled is None:
         return None
-    drawn = options.sampled
+    drawn, items = options.sampled, len(counts) - RESERVED_IDS
+    if drawn.negatives >= items:
+        raise PipelineError(
+            f"`evaluation.sampled.negatives`: expected less than the {items:,} items of the "
+            f"catalogue, all of which rank anyway. Received: {drawn.negatives:,}."
+        )
     return SampledItems(options.at, counts, drawn.negatives, drawn.by, experiment.seed)
 
 
@@ -116,8 +128,8 @@ def print_results(console: Console, found: dict[str, Any], places: int) -> None:
     if ahead:
         console.print(
             f"  Better than {found['model']}: {' and '.join(ahead)}. It has learned little. "
-            "Train longer (`training.patience`), in smaller batches (`training.batch_size`), or "
-            "from more events",
+            "Train longer (`training.epochs`, `training.patience`), in smaller batches "
+            "(`training.batch_size`), or from more events",
             highlight=False,
             soft_wrap=True,
         )

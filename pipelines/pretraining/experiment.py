@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError, create_model, model_validator
 
-from pipelines.common.errors import PipelineError
+from pipelines.common.errors import PipelineError, sentence
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.config import read_values
 from pipelines.experiment.own_options import iso_text
@@ -128,9 +128,8 @@ def build_sequence_model(experiment: SequenceExperiment, schema: Schema) -> Sequ
     try:
         return build(schema, **experiment.model.arguments)
     except (TypeError, ValueError) as error:
-        reason = str(error).removesuffix(".")
         raise PipelineError(
-            f"The model {experiment.model.name!r} cannot be built: {reason}."
+            f"The model {experiment.model.name!r} cannot be built: {sentence(error)}"
         ) from None
 
 
@@ -157,8 +156,7 @@ def build_objectives(
             _require_columns(name, objective, sizes)
             objective.prepare(model, sizes)
         except (TypeError, ValueError) as error:
-            reason = str(error).removesuffix(".")
-            raise PipelineError(f"`objectives`, {label!r}: {reason}.") from None
+            raise PipelineError(f"`objectives`, {label!r}: {sentence(error)}") from None
         made.append(objective)
     return made
 

@@ -85,7 +85,10 @@ class NextItemModule(tf.Module):
         first = lists[self._item.name]
         for name, length in lists.items():
             tf.debugging.assert_equal(
-                length, first, f"the lists of {name} and of {self._item.name} are not equally long"
+                length,
+                first,
+                f"`{name}` and `{self._item.name}` must list the same events: their lists are not "
+                "equally long, or one was not sent",
             )
         found = self._all(raw) if whole else self.features(raw)
         items = found[self._item.name]

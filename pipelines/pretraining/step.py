@@ -17,7 +17,7 @@ from recsys_attn.objectives import Objective
 from recsys_attn.schema import CANDIDATE_MASK, PADDING_ID
 
 Ids = dict[str, tf.Tensor]
-PARTS = 4  # of a batch, by the lengths of the histories: less padding
+PARTS = 4  # of a batch at most, by the lengths of the histories: less padding
 # The lengths of parts are multiples of it: XLA compiles the softmax of every other one, in 0.2 s.
 LENGTHS = 16
 
@@ -50,7 +50,8 @@ class SequenceStep:
         self._counts = tf.constant(counts, "float32")
         self._strategy = tf.distribute.get_strategy()
         self.task_weights = TaskWeights(())
-        self._parts = PARTS if all(objective.by_row for objective in objectives) else 1
+        by_row = all(objective.by_row for objective in objectives)
+        self._parts = min(PARTS, -(-_longest(layout) // LENGTHS)) if by_row else 1
         self._function: Callable[..., tf.Tensor] | None = None
         self.variables = trained_variables(model, objectives)
 
@@ -122,6 +123,12 @@ class SequenceStep:
         if self._strategy.num_replicas_in_sync == 1:
             return x
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, x)
+
+
+def _longest(layout: Layout) -> int:
+    """Events of the longest history."""
+    columns = [place for _, place in layout.places.values() if isinstance(place, slice)]
+    return max(place.stop - place.start for place in columns)
 
 
 def trained_variables(

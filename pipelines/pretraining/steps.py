@@ -99,7 +99,7 @@ class SequenceSteps:
                 f"{summary['items']:,} items; rows: {rows}"
             )
             left_out = [
-                f"{name.replace('_', ' ')} {count:,}"
+                f"{count:,} {name.replace('_', ' ')}"
                 for name, count in summary["left_out"].items()
                 if count
             ]

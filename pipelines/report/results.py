@@ -45,7 +45,8 @@ class Evaluation:
         metrics = read_json(source, "Run `recsys-attn evaluate` again.")
         if "tasks" not in metrics:
             raise PipelineError(
-                f"A sequence model has no predictions of rows: its metrics are in {source} alone."
+                f"A sequence model has no predictions of rows: its metrics are in {source} alone. "
+                "Compare them there; `recsys-attn compare` and `report` take ranking models."
             )
         _require_file(predictions)
         return cls(metrics, predictions)

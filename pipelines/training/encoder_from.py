@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import keras
 
 from pipelines.common.artifacts import FEATURES, MANIFEST, MODEL, read_json
-from pipelines.common.errors import PipelineError
+from pipelines.common.errors import PipelineError, sentence
 from pipelines.experiment.encoder_options import EncoderFrom
 from pipelines.features import FittedFeatures
 from pipelines.training.load import load_sequence_model
@@ -97,8 +97,7 @@ def encoded(options: EncoderFrom, model: RankingModel) -> Encoded:
         pairs = _pairs(model, history, trained)
         found = with_encoder(model, trained, history)
     except (PipelineError, ValueError) as error:
-        reason = str(error).removesuffix(".")
-        raise PipelineError(f"`model.encoder_from`: {reason}.") from None
+        raise PipelineError(f"`model.encoder_from`: {sentence(error)}") from None
     found.tower.histories[history].encoder.trainable = options.train == "tuned"
     return Encoded(found, trained, features, pairs)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.common.errors import PipelineError
+from pipelines.common.errors import PipelineError, sentence
 from pipelines.experiment.config import Experiment
 from pipelines.training.encoder_from import encoded
 from pipelines.training.optimizer import whole_table_l2
@@ -27,10 +27,8 @@ def build_model(experiment: Experiment, schema: Schema) -> RankingModel:
     try:
         model = build(schema, **experiment.model.arguments)
     except (TypeError, ValueError) as error:
-        reason = str(error).removesuffix(".")
-        end = "" if reason.endswith("?") else "."
         raise PipelineError(
-            f"The model {experiment.model.name!r} cannot be built: {reason}{end}"
+            f"The model {experiment.model.name!r} cannot be built: {sentence(error)}"
         ) from None
     options = experiment.training
     return with_tables(model, stddev=options.embeddings_stddev, l2=whole_table_l2(options))

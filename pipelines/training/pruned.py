@@ -13,7 +13,7 @@ import numpy as np
 
 from pipelines.audit.head_ranking import best_heads
 from pipelines.audit.rows import drawn_rows
-from pipelines.common.errors import PipelineError
+from pipelines.common.errors import PipelineError, sentence
 from pipelines.experiment.config import Experiment, load_experiment
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
@@ -120,7 +120,7 @@ def _with_best_heads(
         heads = best_heads(_in_float32(whole), table, fitted, options.prune_heads or 0, ranking)
         model = prune(whole, heads)
     except ValueError as error:
-        raise PipelineError(f"{key}: the model of {run}: {error}.") from None
+        raise PipelineError(f"{key}: the model of {run}: {sentence(error)}") from None
     return Pruned(whole, model, fitted, head_counts(whole, heads), heads)
 
 

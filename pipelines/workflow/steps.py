@@ -170,7 +170,10 @@ class Steps:
             model = trained.model
             model.save(folder / training.MODEL_FILE)
             weights = sum(variable.shape.num_elements() for variable in model.trainable_variables)
-            Progress(self.console).finish(f"{model.name}: {weights:,} weights")
+            encoder = self.experiment.model.encoder_from
+            frozen = encoder is not None and encoder.train == "frozen"
+            rest = ", without those of the frozen encoder" if frozen else ""
+            Progress(self.console).finish(f"{model.name}: {weights:,} weights{rest}")
             return {
                 "model": model.name,
                 "weights": weights,

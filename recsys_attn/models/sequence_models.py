@@ -51,7 +51,7 @@ def sasrec(
     """SASRec: causal Transformer blocks over the items, and the items' own vectors as output.
 
     As in the authors' code, a block starts from the normalised events and adds to them: post-norm
-    blocks after a normalisation of the events. (Their first keys and values are not normalised.)
+    blocks after a normalisation of the events. (Their keys and values are not normalised.)
 
     The loss decides more than the model: full softmax is SASRec+, and gBCE with a second table and
     a `dropout` of 0.5 is gSASRec.

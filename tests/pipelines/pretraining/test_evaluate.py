@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
-from pipelines.pretraining.evaluate import ITEM_ITEM, POPULARITY, print_results
+from pipelines.common.errors import PipelineError
+from pipelines.pretraining.evaluate import ITEM_ITEM, POPULARITY, print_results, sampled_items
+from recsys_attn.schema import RESERVED_IDS
+from tests.pipelines.pretraining.small_log import load
 
 METRICS = ("hr@10", "ndcg@10", "mrr@10", "coverage@10")
 
@@ -40,3 +45,10 @@ def test_a_model_behind_a_simple_rule_is_named(model: float, ahead: str | None) 
     found = printed(**{"sasrec": model, POPULARITY: 0.1, ITEM_ITEM: 0.2})
     assert ("Better than" in found) == (ahead is not None)
     assert ahead is None or ahead in found
+
+
+def test_fewer_items_are_drawn_than_there_are(tmp_path: Path) -> None:
+    counts = np.ones(RESERVED_IDS + 7)
+    assert sampled_items(load(tmp_path, evaluation__sampled={"negatives": 6}), counts) is not None
+    with pytest.raises(PipelineError, match=r"less than the 7 items of the .* Received: 7"):
+        sampled_items(load(tmp_path, evaluation__sampled={"negatives": 7}), counts)

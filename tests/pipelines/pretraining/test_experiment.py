@@ -78,7 +78,19 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "ranking": ({"tasks": [{"name": "click"}]}, "of a ranking model: use `recsys-attn run`"),
     "monitor": ({"training__monitor": "auc"}, "`monitor` must be one of .*'ndcg@10'"),
-    "places": ({"evaluation__at": []}, "`evaluation.at`"),
+    "places": ({"evaluation__at": []}, r"`evaluation.at`: expected a list of at least 1\. .*\[\]"),
+    "place": (
+        {"evaluation__at": [0]},
+        r"`evaluation.at\[0\]`: expected at least 1\. Received: 0\.",
+    ),
+    "table of a loss": (
+        objectives({**NEXT, "loss": {"name": "bpr"}}),
+        r"`objectives\[0\].loss`: Expected `class_name` in .* an item loss: .*\['name'\]",
+    ),
+    "views": (
+        objectives(NEXT, {"name": "contrastive", "views": ["crops"]}),
+        r"`views` must be kinds of changes.*Did you mean 'crop'\?$",
+    ),
 }
 
 
@@ -122,7 +134,9 @@ def test_attributes_of_two_columns_are_two_objectives(tmp_path: Path) -> None:
 
 def test_ranking_commands_name_the_command_of_sequence_models(finished: Path) -> None:
     for path in (finished / "small.toml", finished / "run"):
-        with pytest.raises(PipelineError, match="of a sequence model: use `recsys-attn pretrain`"):
+        with pytest.raises(
+            PipelineError, match=r"of a sequence model\. `recsys-attn pretrain` trains"
+        ):
             load_experiment(path)
 
 

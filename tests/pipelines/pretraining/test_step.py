@@ -1,5 +1,6 @@
 """A step is that of the whole global batch, whatever the parts and the devices."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,13 @@ def stepped(rows: int, seed: int) -> tuple[Any, SequenceModel, list[Objective]]:
     return step([blocks(rows, seed)]), model, objectives
 
 
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Histories that are as short as here are in one part otherwise."""
+    monkeypatch.setattr(step_module, "LENGTHS", 1)
+
+
+@pytest.mark.usefixtures("in_parts")
 @pytest.mark.parametrize("rows", [13, pytest.param(1, marks=pytest.mark.thorough)])
 def test_step_goes_down_the_sum_of_the_weighted_means(rows: int) -> None:
     result, model, objectives = stepped(rows, seed=2)
@@ -56,6 +64,7 @@ def test_step_goes_down_the_sum_of_the_weighted_means(rows: int) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("in_parts")
 @pytest.mark.parametrize("count", [1, 5])
 def test_number_of_parts_changes_nothing(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     expected, model, _ = stepped(4, seed=3)
@@ -67,6 +76,30 @@ def test_number_of_parts_changes_nothing(count: int, monkeypatch: pytest.MonkeyP
         np.testing.assert_allclose(one, two, atol=1e-5)
 
 
+@pytest.mark.parametrize(("lengths", "count"), [(LENGTH, 1), (3, 3)])
+def test_parts_are_as_many_as_lengths_of_histories(
+    lengths: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More would have the same padding, and each is traced."""
+    monkeypatch.setattr(step_module, "LENGTHS", lengths)
+    model, (objective, _) = parts()
+    seen: list[Any] = []
+    monkeypatch.setattr(SequenceModel, "encode", _recorded(SequenceModel.encode, seen))
+    optimizer = keras.optimizers.SGD(1.0)
+    optimizer.build(trained_variables(model, [objective]))
+    SequenceStep(model, [objective], optimizer, layout(), np.ones(SIZE))([blocks(13, seed=2)])
+    assert len(seen) == count
+
+
+def _recorded(method: Callable[..., Any], calls: list[Any]) -> Callable[..., Any]:
+    def call(*arguments: Any, **options: Any) -> Any:
+        calls.append(arguments)
+        return method(*arguments, **options)
+
+    return call
+
+
+@pytest.mark.usefixtures("in_parts")
 def test_batch_without_events_changes_nothing() -> None:
     """A worker without data left gets one."""
     model, objectives = parts()

@@ -65,7 +65,8 @@ def test_an_evaluation_of_a_sequence_model_says_where_its_metrics_are(tmp_path):
     with pytest.raises(PipelineError) as error:
         Evaluation.read(tmp_path)
     assert str(error.value) == (
-        f"A sequence model has no predictions of rows: its metrics are in {source} alone."
+        f"A sequence model has no predictions of rows: its metrics are in {source} alone. Compare "
+        "them there; `recsys-attn compare` and `report` take ranking models."
     )
 
 
