@@ -84,7 +84,7 @@ def test_batches_and_blocks_change_nothing(rows, counts, pairs, at_once, monkeyp
 
 def test_a_large_catalogue_is_counted_as_a_small_one(rows, counts):
     """Ids far apart leave no table of all pairs."""
-    factor = 10**6 // SIZE
+    factor = 10**5 // SIZE
     wide = np.where(rows >= 2, rows * factor, rows)
     rule = ItemItem([wide], SIZE * factor, np.repeat(counts, factor), neighbours=5)
     expected = ItemItem([rows], SIZE, counts, neighbours=5).scores(rows[:3])
