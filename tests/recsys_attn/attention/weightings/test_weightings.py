@@ -248,5 +248,5 @@ test_arguments_are_checked = refusals(
     (lambda: weightings.TalkingHeads()(LOGITS[0]), r"must have shape \(B, N, T, S\)"),
     (lambda: weightings.AttentionSink()(LOGITS[0]), r"must have shape \(B, N, T, S\)"),
     (lambda: weightings.TalkingHeads("sigmiod"), "Did you mean 'sigmoid'"),
-    (lambda: weightings.get(keras.layers.Softmax()), "Expected a weighting as an instance"),
+    (lambda: weightings.get(keras.layers.Softmax()), "Expected a weighting as a name"),
 )
