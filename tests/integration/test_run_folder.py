@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pipelines.experiment.config import load_experiment
 from tests.integration.commands import error_of, invoke
 from tests.support.experiments import write
@@ -67,6 +69,7 @@ def test_step_keeps_the_settings_of_other_steps(folder: Path) -> None:
     assert '`evaluation.split` was "test" and is "valid" now' in error_of(result)
 
 
+@pytest.mark.thorough
 def test_new_export_names_its_changed_settings(folder: Path) -> None:
     changes = ("--set", "name=other", "--set", "export.warmup_requests=0")
     printed = invoke("export", folder / "run", *changes).stdout

@@ -115,7 +115,7 @@ def test_batch_without_events_changes_nothing() -> None:
         np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize("per_draw", [0, 32])
+@pytest.mark.parametrize("per_draw", [0, pytest.param(32, marks=pytest.mark.thorough)])
 def test_row_wise_optimizer_changes_only_items_that_came_or_were_drawn(
     per_draw: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

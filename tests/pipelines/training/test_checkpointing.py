@@ -102,6 +102,7 @@ def test_penalty_schedule_resumes_to_the_bit(trainer: Trainer) -> None:
         assert whole[i].sum() < free.get_weights()[i].sum() - 0.3
 
 
+@pytest.mark.thorough
 def test_changed_shards_are_an_error(trainer: Trainer) -> None:
     """The places in the checkpoint are of shards that there are no more."""
     trainer(training__epochs=1, training__shards=2)

@@ -124,6 +124,7 @@ def test_no_home_needs_no_memory(
     assert _tuner(trainer, "request_id", **MLP).fastest(DEFAULT, print) == measured[-1]
 
 
+@pytest.mark.thorough
 def test_measuring_leaves_the_model_as_it_was(trainer: Trainer) -> None:
     tuner, said = _tuner(trainer, None, **MLP, dropout=0.3), []
     before = _arrays(tuner._model)
