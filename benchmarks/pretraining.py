@@ -261,7 +261,8 @@ def ranked(
     name: str, run: Path, folder: Path, options: dict[str, Any] | None
 ) -> tuple[Influence, str]:
     """Trains and evaluates; returns how far each cluster moves the AUC, and the test rows."""
-    overrides = CHANGES | training_of(load_experiment(run, CHANGES), run)
+    # Of the base: the run keeps the changed ones, which must not be changed again.
+    overrides = CHANGES | training_of(load_experiment(folder / "base", CHANGES), run)
     if options is not None:
         encoder = {"run": str(folder / "next"), "history": SETS[name].history, **options}
         overrides["model.encoder_from"] = encoder
