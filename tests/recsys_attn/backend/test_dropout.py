@@ -34,7 +34,7 @@ def in_graph(layer: Dropout, dtype: str = "float32") -> Callable[[np.ndarray], A
 
 
 def kept(rate: float, calls: int = 1, seed: int = 7) -> np.ndarray:
-    """What is kept of ones, a row for each call."""
+    """Whether each entry of an array of ones is kept, a row for each call."""
     call = in_graph(Dropout(rate, seed=seed))
     return np.stack([call(np.ones(SHAPE, "float32"))[0].numpy().ravel() for _ in range(calls)]) != 0
 
