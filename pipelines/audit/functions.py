@@ -34,7 +34,8 @@ def functions(
 ) -> list[Function]:
     """The functions of a head.
 
-    - one place: at least 90 % of the largest shares are those of one offset, or of one field;
+    - one place: of the queries that have a key at one offset, or of one field, at least 90 % give
+    it the largest share;
     - a relation: the key with the largest share has it at least 10 % more often than the best of
     fixed offsets and chance;
     - recent or old events: the rank correlation of share and time is at least .5 or at most -.5;

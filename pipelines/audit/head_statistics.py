@@ -29,9 +29,9 @@ class HeadStatistics(NamedTuple):
         uniform: The same with equal shares, `1 / keys`.
         entropy: Entropy of the shares in units of that of equal shares: 0 for one key, 1 for all.
         recency: Rank correlation of a share with the time of its event; None without times.
-        offset, offset_share: The offset that most often has the largest share, and how often. In
-            an encoder the offset of a key from its query, in target attention that from the latest
-            event (0), and otherwise the number of the key.
+        offset, offset_share: The offset that most often has the largest share, and how often among
+            the queries that have a key there. In an encoder the offset of a key from its query, in
+            target attention that from the latest event (0), and otherwise the number of the key.
         relations: By name, how often the key with the largest share has a relation to the query,
             minus the best of fixed offsets and of chance.
     """
@@ -90,7 +90,10 @@ def _of_head(total: Mapping[str, Floats], counts: Codes, codes: Codes, head: int
         return values[:, min(head, values.shape[1] - 1)]  # one column for all heads, or for each
 
     offsets = sorted(int(name.split()[1]) for name in total if name.startswith("offset "))
-    best = max(offsets, key=lambda offset: float(column(f"offset {offset}").sum()))
+    best = max(
+        offsets,
+        key=lambda offset: [column(f"{each} {offset}").sum() for each in ("offset", "queries")],
+    )
     names = [name.removeprefix("hit ") for name in total if name.startswith("hit ")]
     relations = {}
     for name in names:
@@ -107,7 +110,7 @@ def _of_head(total: Mapping[str, Floats], counts: Codes, codes: Codes, head: int
         mean(column("entropy")),
         recency,
         best,
-        mean(column(f"offset {best}")),
+        mean(column(f"offset {best}"), column(f"queries {best}")),
         relations,
     )
 
@@ -133,6 +136,7 @@ def _of_queries(each: AttentionRecord) -> tuple[dict[str, Floats], NDArray[np.bo
         place = base + offset  # (B, T)
         inside = (place >= 0) & (place < size[:, None] if _is_ordered(each) else place >= 0)
         found[f"offset {offset}"] = single & (first == place[:, None]) & inside[:, None]
+        found[f"queries {offset}"] = inside[:, None]
         for name, relation in each.relations.items():
             where = np.clip(place, 0, relation.shape[2] - 1)
             hit = np.take_along_axis(relation, where[..., None], axis=2)[..., 0]

@@ -157,7 +157,8 @@ def _compute(folder: Path, ranges: int, task: _Task) -> tuple[Past, Past | None]
     ):
         for number in range(ranges):
             keys, time, parts, newest = _events(folder, number, task, key)
-            past.add(keys, time, parts)
+            keyed = keys >= 0
+            past.add(keys[keyed], time[keyed], parts[keyed])
             row, moment, of = read_range(folder, _ROWS, number, ["row", "moment", key])
             shared = None
             if prior is not None:
@@ -175,11 +176,11 @@ def _compute(folder: Path, ranges: int, task: _Task) -> tuple[Past, Past | None]
 def _events(
     folder: Path, number: int, task: _Task, key: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int | float | None]:
-    """Key, time and parts of the events of a range, and the newest time of its rows."""
+    """Key (-1 if null), time and parts of the events of a range; the newest time of its rows."""
     stored = _stored(task.aggregate)
     names = ["time", key, _is_event(task.number), *(_part(task.number, n) for _, n in stored)]
     time, keys, is_event, *columns = read_range(folder, _EVENTS, number, names)
-    own = is_event.astype(bool) & (keys >= 0)
+    own = is_event.astype(bool)
     parts = np.ones((int(own.sum()), len(PARTS[task.aggregate.kind])), np.int64)
     for (place, _), column in zip(stored, columns, strict=True):
         parts[:, place] = column[own]

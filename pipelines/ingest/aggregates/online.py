@@ -71,11 +71,11 @@ class Aggregates:
         state.newest = newest if state.newest is None else max(state.newest, newest)
         for number, (is_event, parts) in enumerate(state.measured(table, "event")):
             key = keys[state.aggregates[number].keys]
-            own = np.flatnonzero(is_event & (key >= 0))
-            for row in own.tolist():
+            for row in np.flatnonzero(is_event & (key >= 0)).tolist():
                 self._recent[number][int(key[row])].append((time[row], parts[row]))
             prior = state.priors[number]
             if prior is not None:
+                own = np.flatnonzero(is_event)
                 prior.add(np.zeros_like(own), time[own], parts[own])
                 prior.forget(state.newest)
         if sum(map(len, self._recent)) > _RECENT:

@@ -48,8 +48,23 @@ def test_a_head_of_the_event_before_is_found(rng):
     positional, random = statistics(record(ENCODER, weights))
     assert names(ENCODER, positional) == ["the event before"]
     assert positional.offset == -1
-    assert positional.offset_share.value == pytest.approx((LENGTH - 1) / LENGTH)
+    assert positional.offset_share.value == pytest.approx(1)
     assert names(ENCODER, random) == []
+
+
+@pytest.mark.parametrize("back", [1, 2])
+def test_an_offset_is_a_share_of_the_queries_that_have_it(rng, back):
+    """Histories of 2 to 5 events: the first `back` queries of each have no such event."""
+    lengths = rng.integers(back + 1, 6, ENTRIES)
+    keys = np.arange(LENGTH) < lengths[:, None]
+    places = np.maximum(np.arange(LENGTH) - back, 0)
+    weights = np.eye(LENGTH)[places] * keys[:, None, :, None]
+    (encoder,) = statistics(record(ENCODER, weights, keys))
+    assert names(ENCODER, encoder) == ["the event before", "2 events before"][back - 1 : back]
+    latest = np.eye(LENGTH)[np.maximum(lengths - 1 - back, 0)][:, None, None]
+    (target,) = statistics(record(TARGET, np.repeat(latest, 2, axis=2), keys))
+    assert names(TARGET, target)[0] == f"event {back + 1} from the latest"
+    assert encoder.offset_share.value == target.offset_share.value == 1
 
 
 def test_a_relation_must_beat_the_best_fixed_place(rng):

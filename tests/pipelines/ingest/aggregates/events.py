@@ -92,9 +92,9 @@ def slow(
 
 
 def _counts(row: Mapping[str, Any], aggregate: AggregateOptions, moment: int) -> bool:
-    named = (*aggregate.keys, *([aggregate.of] if aggregate.of else []))
     is_event = aggregate.where is None or row[aggregate.where] == 1
-    return row["time"] < moment and is_event and all(row[name] is not None for name in named)
+    has_value = aggregate.of is None or row[aggregate.of] is not None
+    return row["time"] < moment and is_event and has_value
 
 
 def _value(
