@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from grpc_reflection.v1alpha import reflection
 from tensorflow_serving.apis import (
     model_service_pb2,
     model_service_pb2_grpc,
@@ -17,6 +16,7 @@ from serving.inference.service import InferenceService
 from serving.observability.metrics import Metrics
 from serving.protos import scoring_pb2, scoring_pb2_grpc
 from serving.rpc.health import SERVICE_NAME as HEALTH_SERVICE
+from serving.rpc.reflection import add_reflection
 from serving.rpc.scoring_service import ScoringService
 from serving.rpc.servicers import ModelService, PredictionService
 
@@ -39,7 +39,5 @@ def add_services(
         ModelService(service, counted), server
     )
     scoring_pb2_grpc.add_ScoringServiceServicer_to_server(ScoringService(service), server)
-    services = [*_SERVICES, reflection.SERVICE_NAME]
-    if config.enable_grpc_healthcheck_service:
-        services.append(HEALTH_SERVICE)
-    reflection.enable_server_reflection(services, server)
+    health = [HEALTH_SERVICE] if config.enable_grpc_healthcheck_service else []
+    add_reflection(server, [*_SERVICES, *health])
