@@ -11,7 +11,6 @@ import grpc
 
 from serving.client.base import ClientBase
 from serving.client.call import Calls, Rpc
-from serving.client.connection import methods_of
 from serving.client.methods import Methods
 from serving.common.errors import ServingError
 from serving.common.tls import authorization
@@ -58,8 +57,7 @@ class Client(ClientBase):
     reload = _blocking(Methods.reload)
 
     def _start(self) -> None:
-        self._channel = self._connection.open(grpc)
-        self._stubs = methods_of(self._channel)
+        self._opened = self._connection.open(grpc)
         self._is_closed = False
 
     def __enter__(self) -> Client:
@@ -76,7 +74,8 @@ class Client(ClientBase):
     def close(self) -> None:
         """Closes the connections and cancels running calls."""
         self._is_closed = True
-        self._channel.close()
+        for channel in self._opened.channels:
+            channel.close()
 
     def _run(self, steps: Calls[T]) -> T:
         try:
@@ -98,7 +97,7 @@ class Client(ClientBase):
         if token is not None:
             headers += (authorization(token() if callable(token) else token),)
         try:
-            return self._stubs[call.method](
+            return self._opened.methods[call.method](
                 call.request, timeout=call.invocation.remaining(), metadata=headers
             )
         except grpc.RpcError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -32,6 +32,7 @@ _HINTS = (
     ("Socket closed", "Check whether the server wants TLS: set `tls`"),
     ("Connection reset", "Check whether the server wants TLS: set `tls`"),
     ("resol", "Check the host name"),
+    ("unhealthy", "None of the servers is ready: wait, or see `health_service` of the options"),
     # For a host with several addresses gRPC reports the last, on which no server may ever listen.
     ("onnect", "Check that the server runs and listens there, and whether it speaks TLS: `tls`"),
 )
@@ -47,7 +48,7 @@ _TLS_HINTS = (
 )
 
 
-# Name, request and response of each method, by service.
+# Name, request and response of each method, by service; no two services share a name.
 METHODS: Mapping[str, tuple[tuple[str, type[Any], type[Any]], ...]] = {
     "tensorflow.serving.PredictionService": (
         ("Predict", pb.PredictRequest, pb.PredictResponse),
@@ -64,6 +65,16 @@ METHODS: Mapping[str, tuple[tuple[str, type[Any], type[Any]], ...]] = {
         ("List", health_pb2.HealthListRequest, health_pb2.HealthListResponse),
     ),
 }
+
+
+class Opened(NamedTuple):
+    """The open channels of a client, and the methods of all services by name."""
+
+    channels: tuple[Any, ...]
+    methods: Mapping[str, Callable[..., Any]]
+
+
+_SCORING = "tensorflow.serving.PredictionService"
 
 
 class Connection:
@@ -87,14 +98,35 @@ class Connection:
         self.token = token
         self._hints = _HINTS if tls is None else _TLS_HINTS
         self._credentials = None if tls is None else tls.credentials()
-        self._options = options.channel_options() + ([] if tls is None else tls.options(addresses))
+        self._options = options
+        self._tls_options = [] if tls is None else tls.options(addresses)
         self._target = addresses.target()
 
-    def open(self, library: Any) -> Any:
-        """Opens a channel by `grpc` or `grpc.aio`."""
+    def open(self, library: Any) -> Opened:
+        """Opens the channels by `grpc` or `grpc.aio`.
+
+        One of several servers gets requests for scores only while it is healthy. Calls about
+        models have a channel of their own, as they are for servers that are not ready too.
+        """
+        asks = self._options.health_service is not None and self.addresses.may_be_several
+        any_server = self._channel(library, asks_health=False)
+        healthy = self._channel(library, asks_health=True) if asks else any_server
+        methods = {
+            name: (healthy if service == _SCORING else any_server).unary_unary(
+                f"/{service}/{name}",
+                request_serializer=request.SerializeToString,
+                response_deserializer=response.FromString,
+            )
+            for service, methods in METHODS.items()
+            for name, request, response in methods
+        }
+        return Opened((any_server, healthy) if asks else (any_server,), methods)
+
+    def _channel(self, library: Any, asks_health: bool) -> Any:
+        options = self._options.channel_options(asks_health) + self._tls_options
         if self._credentials is None:
-            return library.insecure_channel(self._target, self._options)
-        return library.secure_channel(self._target, self._credentials, self._options)
+            return library.insecure_channel(self._target, options)
+        return library.secure_channel(self._target, self._credentials, options)
 
     def closed(self, call: Rpc) -> ServingError:
         """The error of a call during or after `close`."""
@@ -124,16 +156,3 @@ class Connection:
 def _is_answer(error: Any) -> bool:
     """Whether a server sent the error; it answers with the request id."""
     return any(key == REQUEST_ID for key, _ in error.trailing_metadata() or ())
-
-
-def methods_of(channel: Any) -> Mapping[str, Callable[..., Any]]:
-    """The methods of all services by name; no two services share one."""
-    return {
-        name: channel.unary_unary(
-            f"/{service}/{name}",
-            request_serializer=request.SerializeToString,
-            response_deserializer=response.FromString,
-        )
-        for service, methods in METHODS.items()
-        for name, request, response in methods
-    }

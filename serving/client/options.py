@@ -43,8 +43,10 @@ class ClientOptions:
             Set it when a firewall drops idle connections. Many servers close connections that
             are tested more than once in five minutes.
         keep_alive_timeout: Wait for the answer to such a test.
-        health_service: Service of grpc.health.v1 that a server must report as SERVING to get
-            calls ("" is the whole server); None sends calls without asking.
+        health_service: Service of grpc.health.v1 that each of several servers must report as
+            SERVING to get requests for scores. Defaults to "", the whole server. A server without
+            a health service gets them too. Set None if one answers health checks only with a
+            token, or reports NOT_SERVING though it has the model.
         metadata: Headers of every call.
         allow_insecure_token: Whether a token may leave this machine unencrypted. Set it only if
             something else encrypts, such as a service mesh.
@@ -67,7 +69,7 @@ class ClientOptions:
     max_reconnect_backoff: float = 1.0
     keep_alive: float | None = None
     keep_alive_timeout: float = 10.0
-    health_service: str | None = None
+    health_service: str | None = ""
     metadata: Mapping[str, str | bytes] = field(default_factory=dict)
     allow_insecure_token: bool = False
 
@@ -89,10 +91,14 @@ class ClientOptions:
         check_positive("keep_alive_timeout", self.keep_alive_timeout)
         check_metadata(self.metadata)
 
-    def channel_options(self) -> list[tuple[str, Any]]:
-        """Returns the options as gRPC names them."""
+    def channel_options(self, asks_health: bool = False) -> list[tuple[str, Any]]:
+        """Returns the options as gRPC names them.
+
+        Args:
+            asks_health: Whether calls go only to servers whose `health_service` is SERVING.
+        """
         chosen: dict[str, Any] = {
-            "grpc.service_config": json.dumps(self._service_config()),
+            "grpc.service_config": json.dumps(self._service_config(asks_health)),
             "grpc.max_receive_message_length": -1,
             "grpc.max_send_message_length": -1,
             "grpc.enable_retries": int(self.attempts > 1),
@@ -112,9 +118,9 @@ class ClientOptions:
             }
         return list(chosen.items())
 
-    def _service_config(self) -> dict[str, Any]:
+    def _service_config(self, asks_health: bool) -> dict[str, Any]:
         config: dict[str, Any] = {"loadBalancingConfig": [{"round_robin": {}}]}
-        if self.health_service is not None:
+        if asks_health:
             config["healthCheckConfig"] = {"serviceName": self.health_service}
         if self.attempts > 1:
             policy = {

@@ -64,6 +64,11 @@ class Addresses:
         return [match[1].strip("[]") for match in found if match]
 
     @property
+    def may_be_several(self) -> bool:
+        """Whether calls are balanced: a list, or a name that may have several addresses."""
+        return len(self.given) > 1 or self.given[0].lower().startswith(("dns:", "xds:"))
+
+    @property
     def is_local(self) -> bool:
         """Whether all traffic stays on this machine."""
         if re.match(r"unix(-abstract)?:", self.given[0]):

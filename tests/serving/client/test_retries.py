@@ -158,19 +158,30 @@ def test_retry_budget_spares_failing_servers(connect: Connect, start_stub: Start
     assert 10 < len(stub.seen) <= 13
 
 
-def test_unhealthy_servers_get_no_calls(connect: Connect, start_stub: StartStub) -> None:
-    def with_health(status: int) -> stub_server.Stub:
-        servicer = health.HealthServicer()
-        servicer.set("", status)
-        return start_stub(0, None, partial(health_pb2_grpc.add_HealthServicer_to_server, servicer))
+def _with_health(start_stub: StartStub, status: int) -> stub_server.Stub:
+    servicer = health.HealthServicer()
+    servicer.set("", status)
+    return start_stub(0, None, partial(health_pb2_grpc.add_HealthServicer_to_server, servicer))
 
-    well = with_health(health_pb2.HealthCheckResponse.SERVING)
-    ill = with_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+
+def test_unhealthy_servers_get_no_calls(connect: Connect, start_stub: StartStub) -> None:
+    """By default, and of several servers. Calls about models go to each of them."""
+    well = _with_health(start_stub, health_pb2.HealthCheckResponse.SERVING)
+    ill = _with_health(start_stub, health_pb2.HealthCheckResponse.NOT_SERVING)
     plain = start_stub()  # without a health service, so it counts as healthy
-    options = ClientOptions(health_service="")
-    handle = connect([ill.address, well.address, plain.address], options=options)
+    handle = connect([ill.address, well.address, plain.address])
     wait_until(lambda: handle.predict() == SCORES and bool(well.seen) and bool(plain.seen))
     assert ill.seen == []
+    wait_until(lambda: handle.ask("status") == [] and bool(ill.seen))
+    assert {seen.method for seen in ill.seen} == {"GetModelStatus"}
+    careless = connect([ill.address, well.address], options=ClientOptions(health_service=None))
+    wait_until(lambda: careless.predict() == SCORES and "Predict" in {s.method for s in ill.seen})
+
+
+def test_a_single_server_is_called_in_any_health(connect: Connect, start_stub: StartStub) -> None:
+    """It may have the model although another one makes it NOT_SERVING."""
+    ill = _with_health(start_stub, health_pb2.HealthCheckResponse.NOT_SERVING)
+    assert connect(ill.address).predict() == SCORES
 
 
 def test_no_server_listens(connect: Connect) -> None:
