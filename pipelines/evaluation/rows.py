@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
+from pipelines.common.missing import with_nulls
 from pipelines.evaluation.segments import Cut, cut, cut_all
 from pipelines.experiment.evaluation_options import EvaluationOptions
 from pipelines.storage.dataset import DataSplit
@@ -100,4 +101,5 @@ def _with_lengths(table: pa.Table, names: Collection[str]) -> pa.Table:
 
 def _codes(column: pa.Array) -> np.ndarray:
     """Groups as numbers; NaN for rows without a group."""
-    return column.dictionary_encode().indices.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    codes = with_nulls(column).dictionary_encode().indices
+    return codes.cast(pa.float64()).to_numpy(zero_copy_only=False)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pipelines.features.base import MISSING_INT
+from pipelines.common.missing import is_missing
 from pipelines.metrics.segments import SegmentMetrics
 
 MISSING, OTHER = "(missing)", "(other)"
@@ -136,17 +136,8 @@ def _sorted_values(column: pa.Array) -> tuple[pa.Array, Codes]:
         column = column.cast(pa.string())
     encoded = column.dictionary_encode()
     values, codes = encoded.dictionary, encoded.indices.fill_null(-1).to_numpy()
-    kind = values.type
-    if pa.types.is_floating(kind):
-        missing = pc.is_nan(values)
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        missing = pc.equal(values, "")
-    elif pa.types.is_int64(kind):
-        missing = pc.equal(values, MISSING_INT)
-    else:
-        missing = pa.array(np.zeros(len(values), bool))
     order = pc.sort_indices(values).to_numpy()
-    order = order[~missing.to_numpy(zero_copy_only=False)[order]]
+    order = order[~is_missing(values)[order]]
     place = np.full(len(values) + 1, -1, np.int32)  # the last one is that of null
     place[order] = np.arange(len(order))
     return values.take(pa.array(order)), place[codes]
@@ -165,7 +156,7 @@ def _most_common(
 def _text(value: pa.Scalar, digits: int | None = None) -> str:
     """A value as text; of a number with a fraction, its first digits or all."""
     if not pa.types.is_floating(value.type):
-        return str(value.as_py())
+        return str(value.cast(pa.string()) if pa.types.is_temporal(value.type) else value.as_py())
     if digits is not None:
         return f"{value.as_py():.{digits}g}"
     number = value.as_py()

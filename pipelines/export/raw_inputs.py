@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.features.base import MISSING_INT
+from pipelines.common.missing import MISSING
 from pipelines.features.fitted import raw_column
 from pipelines.features.lists import flatten_list
 from recsys_attn.schema import Feature, Schema, is_listed
@@ -17,7 +17,6 @@ RANK_SIGNATURE = "rank"
 EXPLAINED_SIGNATURE = "rank_explained"
 OF_CANDIDATES = (RANK_SIGNATURE, EXPLAINED_SIGNATURE)
 Raw = dict[str, np.ndarray]
-MISSING: dict[str, Any] = {"string": "", "int64": MISSING_INT, "float32": np.float32(np.nan)}
 _NUMPY: dict[str, Any] = {"string": object, "int64": "int64", "float32": "float32"}
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from pipelines.export.raw_inputs import MISSING, Raw
+from pipelines.common.missing import MISSING
+from pipelines.export.raw_inputs import Raw
 from pipelines.features.fitted import raw_column
 from pipelines.features.graph import raw_dtype
 from recsys_attn.schema import Feature, Schema, Side, is_listed

@@ -7,13 +7,12 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import tensorflow as tf
 
+from pipelines.common.missing import MISSING_INT
 from recsys_attn.registry import NamedParts
 from recsys_attn.schema import PADDING_ID
 
-MISSING_INT = np.iinfo("int64").min  # stands for null in int64 tensors
 GraphFunction = Callable[[Any], Any]
 
 
@@ -117,12 +116,6 @@ def finite_numbers(values: pa.Array) -> np.ndarray:
     """The numbers that are not missing, in float64, for fitting."""
     numbers = values.to_numpy(zero_copy_only=False)
     return numbers[np.isfinite(numbers)].astype("float64")
-
-
-def is_missing(values: pa.Array) -> np.ndarray:
-    """Mask of strings or integers that are null or the missing value."""
-    missing = "" if pa.types.is_string(values.type) else MISSING_INT
-    return pc.fill_null(pc.equal(values, missing), True).to_numpy(zero_copy_only=False)
 
 
 def is_missing_tensor(values: tf.Tensor) -> tf.Tensor:

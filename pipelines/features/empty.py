@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.features.base import is_missing
+from pipelines.common.missing import is_missing
 from pipelines.features.fit import raw_values
 from pipelines.storage.dataset import DataSplit, Reader
 from recsys_attn.schema import Feature, Schema

@@ -11,12 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
+from pipelines.common.missing import MISSING_INT, is_missing
 from pipelines.features.base import (
-    MISSING_INT,
     GraphFunction,
     apply_distinct,
     apply_graph,
-    is_missing,
     raw_values,
 )
 from recsys_attn.schema import PADDING_ID, RESERVED_IDS, UNKNOWN_ID

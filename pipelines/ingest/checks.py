@@ -12,6 +12,11 @@ from pipelines.common.errors import PipelineError
 from pipelines.storage.columns import arrow_type, describe_type, require_column
 from recsys_attn.schema import Feature, Numeric, Schema, is_listed
 
+LABEL_ADVICE = (
+    "Write 1 for yes, 0 for no and null for unknown; of a number such as stars or seconds, write 1 "
+    "from a limit on and 0 below it."
+)
+
 
 def check_table(
     table: pa.Table, schema: Schema, where: str, labels: bool = True, first_row: int = 0
@@ -192,13 +197,13 @@ def cast_label(
 ) -> pa.ChunkedArray:
     kind = column.type
     if not (is_number(kind) or pa.types.is_null(kind)):
-        raise _type_error(where, name, f"a {role} of 0, 1 or null", kind, "")
+        raise _type_error(where, name, f"a {role} of 0, 1 or null", kind, f" {LABEL_ADVICE}")
     values = column.cast(pa.float64(), safe=False)
     valid = pc.fill_null(pc.or_(pc.equal(values, 0.0), pc.equal(values, 1.0)), True)
     index = pc.index(valid, False).as_py()
     if index >= 0:
         raise PipelineError(
             f"{where}: column {name!r}: expected a {role} of 0, 1 or null ({null}), received "
-            f"{column[index].as_py()} in row {first_row + index}."
+            f"{column[index].as_py()} in row {first_row + index}. {LABEL_ADVICE}"
         )
     return values.cast(pa.int8())

@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from pipelines.common.errors import PipelineError
 from pipelines.ingest.aggregates.checks import check_aggregates
-from pipelines.ingest.checks import is_number
+from pipelines.ingest.checks import check_table, is_number
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.histories import check_history_columns
 from pipelines.ingest.source import Source
-from pipelines.storage.columns import describe_type, require_column
+from pipelines.storage.columns import require_column
 from recsys_attn.schema import Schema
 
 # Their columns may hold anything, those of segments lists too; others of `evaluation`, numbers.
@@ -23,7 +23,7 @@ _LISTS = ("list", "large_list", "fixed_size_list")
 def check_columns(
     source: Source, options: DataOptions, schema: Schema | None, named: Mapping[str, str]
 ) -> None:
-    """Checks names, and types where a key needs one, on the source's first rows.
+    """Checks names and types in all files, without reading their rows where a header has them.
 
     Args:
         source: The source before columns are made.
@@ -34,20 +34,39 @@ def check_columns(
     Raises:
         PipelineError: A key names a column that is missing or of the wrong type.
     """
-    found = _first_rows(source)
-    if found is None:
-        return
-    first, where = found
-    check_aggregates(first, options.aggregates, where)
-    check_history_columns(first, options.histories, where)
-    if options.request is not None:
-        require_column(first.names, options.request, "data.request", where)
-    known = [*first.names, *options.made]
-    for key, name in [*_columns(options, schema), *named.items()]:
-        require_column(known, name, key, where)
+    checked: list[pa.Schema] = []
+    for file in (file for files in source.parts.values() for file in files):
+        columns = file.schema
+        if columns is not None and not any(columns.equals(other) for other in checked):
+            _check_file(columns, options, schema, named, file.where)
+            checked.append(columns)
+
+
+def _check_file(
+    columns: pa.Schema,
+    options: DataOptions,
+    schema: Schema | None,
+    named: Mapping[str, str],
+    where: str,
+) -> None:
+    """Checks the columns of one file."""
+    check_aggregates(columns, options.aggregates, where)
+    check_history_columns(columns, options.histories, where)
+    for key, column in (
+        ("data.request", options.request),
+        ("data.split.column", options.split.column),
+    ):
+        if column is not None:
+            require_column(columns.names, column, key, where)
+    empty = columns.empty_table()
+    for name in options.made:
+        empty = empty.append_column(name, pa.nulls(0))
+    if schema is not None:
+        check_table(empty, schema, where)
     lists = {history.name for history in options.histories}
     for key, name in named.items():
-        kind = first.field(name).type if name in first.names else None
+        require_column(empty.column_names, name, key, where)
+        kind = columns.field(name).type if name in columns.names else None
         check_nesting(key, name, "list" if name in lists else str(kind), where)
         if not key.startswith((GROUP, SEGMENTS)) and kind is not None and not is_number(kind):
             raise PipelineError(
@@ -97,24 +116,3 @@ def check_nesting(key: str, name: str, kind: str, where: str) -> None:
             f"{where}: column {name!r} ({key}) holds {held}; expected one value per row"
             f"{' or a list of them' if for_segments else ''}."
         )
-
-
-def _first_rows(source: Source) -> tuple[pa.Schema, str] | None:
-    """The columns of the first file that has rows, and its name."""
-    for files in source.parts.values():
-        for file in files:
-            table = next((table for table in file.read(None) if table.num_rows), None)
-            if table is not None:
-                return table.schema, file.where
-    return None
-
-
-def _columns(options: DataOptions, schema: Schema | None) -> list[tuple[str, str]]:
-    """The columns that the data, the features and the tasks name, with the key or the role."""
-    named = [("data.split.column", options.split.column)]
-    for feature in schema.features if schema else ():
-        named.append((f"feature, {describe_type(feature)}", feature.name))
-    for task in schema.tasks if schema else ():
-        named.append(("label, 0 or 1 or null", task.label_column))
-        named.append(("mask, 0 or 1 or bool", task.mask))
-    return [(key, name) for key, name in named if name is not None]

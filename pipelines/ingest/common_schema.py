@@ -22,7 +22,7 @@ def with_common_columns(source: Source, options: DataOptions, schema: Schema | N
         PipelineError: A column that the options name has different types in two files.
     """
     files = [file for part in source.parts.values() for file in part]
-    schemas = {file.where: found for file in files if (found := _columns(file)) is not None}
+    schemas = {file.where: found for file in files if (found := file.schema) is not None}
     if len(schemas) < 2:
         return source
     first_file, first = next(iter(schemas.items()))
@@ -45,19 +45,16 @@ def with_common_columns(source: Source, options: DataOptions, schema: Schema | N
     return dataclasses.replace(source, parts=parts)
 
 
-def _columns(file: SourceFile) -> pa.Schema | None:
-    """Names and types of the file's first table; None if it has no rows."""
-    for table in file.read(None):
-        return table.schema if table.num_rows else None
-    return None
-
-
 def _selected(file: SourceFile, names: list[str]) -> SourceFile:
     def read(columns: Columns) -> Iterator[pa.Table]:
         for table in file.read(columns):
             yield table.select([name for name in names if name in table.column_names])
 
-    return SourceFile(file.where, read)
+    def header() -> pa.Schema | None:
+        columns = file.schema
+        return columns and pa.schema([columns.field(n) for n in names if n in columns.names])
+
+    return SourceFile(file.where, read, header)
 
 
 def _of_schema(schema: Schema | None) -> set[str]:

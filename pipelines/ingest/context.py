@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
+from pipelines.storage.columns import shown_value
 from pipelines.storage.request_rows import run_starts
 from recsys_attn.schema import Feature, Schema, Sequence, is_listed
 
@@ -80,7 +81,7 @@ def _error(
     return PipelineError(
         f"{where}: column {feature.name!r} (a feature of the context): expected one value per "
         f"request, received {value} after {before} in the request "
-        f"{table[request][row].as_py()!r}, row {first_row + row}; {advice}."
+        f"{shown_value(table[request][row])}, row {first_row + row}; {advice}."
     )
 
 

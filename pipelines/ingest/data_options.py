@@ -55,15 +55,16 @@ class SplitOptions(TomlTable):
 
     Attributes:
         by: `"time"`: the earliest requests train, the latest test. `"user"`: all rows of a
-            user in one split. `"hash"`: by a hash of `column`, of the request, or of the row
-            number. `"column"`: `column` holds `train`, `valid` or `test`. `"provided"`: the
-            splits of the source's files; missing ones are taken from train by hash.
+            user in one split, those without one by row. `"hash"`: by a hash of `column`, of the
+            request, or of the row number. `"column"`: `column` holds `train`, `valid` or `test`.
+            `"provided"`: the splits of the source's files; missing ones are taken from train by
+            hash.
         column: Column of the time, the user, the hashed value or the split. None: the source's
             own.
         valid: Share of the validation rows.
         test: Share of the test rows.
-        valid_from: With `by = "time"`, the first time of validation, in place of shares: a date,
-            a number or a string, as `column` holds them. Dates without a zone are UTC.
+        valid_from: With `by = "time"`, the first time of validation, in place of shares: a number,
+            or a date or a time, as `column` holds them. Times without a zone are UTC.
         test_from: The first time of test, later than `valid_from`.
     """
 
@@ -120,7 +121,8 @@ class HistoryOptions(TomlTable):
     Attributes:
         name: The new column.
         of: Column whose past values it lists, oldest first.
-        by: Column of the owner, such as the user; equal values share one history.
+        by: Column of the owner, such as the user; equal values share one history, and a row
+            whose owner is null or `""` has an empty one.
         time: Column that orders the events. Only strictly earlier events count; for the rows of a
             request, those before its earliest time.
         where: Label column; only rows with 1 become events.

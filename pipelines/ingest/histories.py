@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
-from pipelines.ingest.aggregates.measures import ticks_per_second, to_ticks
-from pipelines.ingest.checks import is_number, is_one
+from pipelines.common.missing import with_nulls
+from pipelines.common.times import check_time_type, ticks_per_second, to_ticks
+from pipelines.ingest.checks import LABEL_ADVICE, is_number, is_one
 from pipelines.ingest.data_options import HistoryOptions
 from pipelines.ingest.source import CHUNK_ROWS
 from pipelines.storage.columns import require_column
@@ -51,23 +51,24 @@ class _History:
     """Events sorted by (key, time), and the range of them for each row."""
 
     def __init__(self, table: pa.Table, options: HistoryOptions, starts: np.ndarray | None) -> None:
-        key = _ranks(table[options.by])
-        time = _ranks(table[options.time])
+        owner = with_nulls(table[options.by]).combine_chunks()
+        key = owner.dictionary_encode(null_encoding="encode").indices.to_numpy()
+        clock = to_ticks(table[options.time], options.time, _key(options, "time"), "rows")
+        time = np.unique(clock, return_inverse=True)[1]
         times = time.max(initial=0) + 1
         moment = key * times + time  # orders by key, then by time
-        is_event = _events(table, options) & table[options.by].is_valid().to_numpy()
+        is_event = _events(table, options) & owner.is_valid().to_numpy(zero_copy_only=False)
         events = np.flatnonzero(is_event)
         events = events[np.argsort(moment[events], kind="stable")]
         self._values = table[options.of].combine_chunks().take(pa.array(events))
         self._ages = None
         if options.ages:
-            clock = to_ticks(table[options.time])
             second = ticks_per_second(table[options.time].type) or 1
             self._ages = clock[events], _earliest(clock, starts), second
         now = key * times + _earliest(time, starts)
         self._end = np.searchsorted(moment[events], now, side="left")
         own_first = np.searchsorted(key[events], key, side="left")
-        # A row without a key has no past: its key's range of events is empty.
+        # A row whose key is missing has no past: its key's range of events is empty.
         self._start = np.maximum(own_first, self._end - options.max_length)
 
     def lists(self, first: int, last: int) -> pa.Array:
@@ -90,17 +91,6 @@ def _earliest(times: np.ndarray, starts: np.ndarray | None) -> np.ndarray:
     return np.repeat(np.minimum.reduceat(times, starts), np.diff(starts, append=len(times)))
 
 
-def _ranks(column: pa.ChunkedArray) -> np.ndarray:
-    """Dense ranks of the values."""
-    values = column.combine_chunks()
-    unique = values.unique()
-    order = pc.array_sort_indices(unique)
-    rank = np.empty(len(unique), np.int64)
-    rank[order.to_numpy()] = np.arange(len(unique))
-    codes = values.dictionary_encode(null_encoding="encode").indices.to_numpy()
-    return rank[codes]
-
-
 def _events(table: pa.Table, options: HistoryOptions) -> np.ndarray:
     if options.where is None:
         return np.ones(table.num_rows, bool)
@@ -108,15 +98,10 @@ def _events(table: pa.Table, options: HistoryOptions) -> np.ndarray:
 
 
 def check_histories(table: pa.Table, histories: Sequence[HistoryOptions], where: str) -> None:
-    """Checks that a file has the columns of the histories."""
+    """Checks that a file has the columns of the histories, and a time in every row."""
     check_history_columns(table.schema, histories, where)
     for history in histories:
-        missing = table[history.time].null_count
-        if missing:
-            raise PipelineError(
-                f"{where}: column {history.time!r} orders the history {history.name!r} and must "
-                f"have no nulls. Received {missing} nulls."
-            )
+        to_ticks(table[history.time], history.time, _key(history, "time"), where)
 
 
 def check_history_columns(
@@ -131,21 +116,24 @@ def _check(schema: pa.Schema, options: HistoryOptions, where: str) -> None:
     roles = {"of": options.of, "by": options.by, "time": options.time, "where": options.where}
     for role, name in roles.items():
         if name is not None:
-            key = f"data.histories {options.name!r}: {role}"
-            require_column(schema.names, name, key, where)
+            require_column(schema.names, name, _key(options, role), where)
     if options.name in schema.names:
         raise PipelineError(
             f"{where}: the history {options.name!r} would replace a column of that name; "
             "give data.histories another `name`."
         )
-    kind = schema.field(options.time).type
-    if options.ages and not (is_number(kind) or ticks_per_second(kind)):
+    check_time_type(schema.field(options.time).type, options.time, _key(options, "time"), where)
+    if pa.types.is_nested(schema.field(options.by).type):
         raise PipelineError(
-            f"{where}: column {options.time!r} (data.histories {options.name!r}: ages) must hold "
-            f"numbers, dates or timestamps, received {kind}."
+            f"{where}: column {options.by!r} ({_key(options, 'by')}): expected one value per row, "
+            f"received {schema.field(options.by).type}. Give each owner a row of its own."
         )
     if options.where is not None and not is_number(schema.field(options.where).type):
         raise PipelineError(
             f"{where}: column {options.where!r} (data.histories {options.name!r}: where) must hold "
-            f"0 and 1, received {schema.field(options.where).type}."
+            f"0 and 1, received {schema.field(options.where).type}. {LABEL_ADVICE}"
         )
+
+
+def _key(options: HistoryOptions, role: str) -> str:
+    return f"data.histories {options.name!r}: {role}"

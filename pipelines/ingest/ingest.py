@@ -32,6 +32,7 @@ from pipelines.ingest.simulate.source import read as read_simulated
 from pipelines.ingest.source import SOURCES, SPLITS, Columns, Source, SourceFile
 from pipelines.ingest.split_summary import SplitSummary
 from pipelines.ingest.splitter import Splitter, read_chunks
+from pipelines.ingest.time_columns import with_common_times
 from pipelines.ingest.writer import SplitWriter
 from pipelines.items import ItemTable
 from pipelines.storage.filesystem import shown
@@ -185,7 +186,7 @@ def _source(options: DataOptions, schema: Schema | None, seed: int) -> Source:
     else:
         source = _READERS.get(options.source, read_own)(options)
     if options.source in ("csv", "parquet") or options.source in SOURCES:
-        source = with_common_columns(source, options, schema)
+        source = with_common_columns(with_common_times(source, options), options, schema)
     return dataclasses.replace(source, request=options.request or source.request)
 
 

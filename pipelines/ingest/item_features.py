@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
+from pipelines.common.missing import is_missing, with_nulls
 from pipelines.ingest import tables
 from pipelines.ingest.checks import check_table
 from pipelines.ingest.data_options import ItemOptions
@@ -67,10 +68,11 @@ def _item_columns(file: SourceFile, key: str, schema: Schema) -> pa.Table:
 
 
 def _check_ids(ids: pa.ChunkedArray, where: str) -> None:
-    if ids.null_count:
+    missing = int(is_missing(ids).sum())
+    if missing:
         raise PipelineError(
-            f"{where}: the id of an item must not be null. Received: {ids.null_count} nulls in "
-            "the column of `data.items.key`."
+            f"{where}: the id of an item must not be missing. Received: {missing} nulls or empty "
+            "ids in the column of `data.items.key`."
         )
     counts = pc.value_counts(ids)
     twice = pc.greater(counts.field("counts"), 1)
@@ -117,7 +119,7 @@ def check_covered(options: ItemOptions, schema: Schema, wanted: str) -> None:
     names = {options.key}
     for place in options.places():
         for file in tables.parquet_files(Storage.of(place) if is_uri(place) else Path(place)):
-            names |= set(next(iter(file.read(None)), pa.table({})).column_names)
+            names |= set(file.schema.names if file.schema else ())
     for feature in schema.features:
         if feature.side == "candidate" and feature.name not in names:
             table = "data.items.path" if options.path else "data.items, which has no `path`"
@@ -135,36 +137,39 @@ def with_items(source: Source, items: ItemTable) -> Source:
 
 
 def _joined(file: SourceFile, items: ItemTable) -> SourceFile:
+    def joined(table: pa.Table) -> pa.Table:
+        require_column(table.column_names, items.key, "data.items.key", file.where)
+        both = [name for name in items.features if name in table.column_names]
+        if both:
+            raise PipelineError(
+                f"{file.where}: the feature {both[0]!r} is in the rows and in the item table "
+                "(data.items.path), which may disagree. Remove one of the columns, or rename "
+                "it and add a feature for it."
+            )
+        try:
+            return items.join(table)
+        except pa.ArrowException as error:
+            raise PipelineError(
+                f"{file.where}: column {items.key!r}: expected values of type "
+                f"{items.keys.type}, as in the item table. Received: "
+                f"{table[items.key].type} ({error})."
+            ) from None
+
     def read(columns: Columns) -> Iterator[pa.Table]:
         for table in file.read(columns):
-            if columns is not None:  # only those for the split
-                yield table
-                continue
-            require_column(table.column_names, items.key, "data.items.key", file.where)
-            both = [name for name in items.features if name in table.column_names]
-            if both:
-                raise PipelineError(
-                    f"{file.where}: the feature {both[0]!r} is in the rows and in the item table "
-                    "(data.items.path), which may disagree. Remove one of the columns, or rename "
-                    "it and add a feature for it."
-                )
-            try:
-                yield items.join(table)
-            except pa.ArrowException as error:
-                raise PipelineError(
-                    f"{file.where}: column {items.key!r}: expected values of type "
-                    f"{items.keys.type}, as in the item table. Received: "
-                    f"{table[items.key].type} ({error})."
-                ) from None
+            yield table if columns is not None else joined(table)  # some: those for the split
 
-    return SourceFile(file.where, read)
+    def header() -> pa.Schema | None:
+        return None if file.schema is None else joined(file.schema.empty_table()).schema
+
+    return SourceFile(file.where, read, header)
 
 
 def items_of_rows(key: str, chunks: Iterator[pa.Table]) -> ItemTable:
     """An item table of the ids in some rows, in ascending order."""
     found: pa.Array | None = None
     for chunk in chunks:
-        ids = chunk[key].combine_chunks().unique().drop_null()
+        ids = with_nulls(chunk[key]).combine_chunks().unique().drop_null()
         found = ids if found is None else pa.concat_arrays([found, ids]).unique()
     if found is None:
         raise PipelineError("The train split has no rows to take items from.")

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.common.errors import PipelineError
+from pipelines.common.missing import is_missing
 from pipelines.ingest.hashing import hash_column
 from pipelines.storage.columns import require_column
 from pipelines.storage.request_rows import run_starts
@@ -39,10 +40,11 @@ class RequestLog:
     def add(self, table: pa.Table, where: str) -> None:
         """Adds the requests of a table of whole requests, and its file."""
         column = table[self._request]
-        if column.null_count:
+        missing = int(is_missing(column).sum())
+        if missing:
             raise PipelineError(
                 f"{where}: the column {self._request!r} (data.request) must name the request of "
-                f"every row. Received: {column.null_count} nulls; fill them, or name another."
+                f"every row. Received: {missing} nulls or empty ids; fill them, or name another."
             )
         self._hashes.append(hash_column(column.take(run_starts(column)), 0))
         self._files.append(where)

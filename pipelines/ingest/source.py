@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -25,10 +26,24 @@ class SourceFile:
     """One file's rows, in tables of bounded size; can be read repeatedly.
 
     `read(columns)` may leave out other columns; None reads all.
+
+    Attributes:
+        where: Its name for messages.
+        read: Reads its rows.
+        header: Reads the names and types of its columns without rows, None for a file without
+            rows. None: they are those of the first rows.
     """
 
     where: str
     read: Read
+    header: Callable[[], pa.Schema | None] | None = None
+
+    @cached_property
+    def schema(self) -> pa.Schema | None:
+        """Names and types of the columns; None if the file has no rows."""
+        if self.header is not None:
+            return self.header()
+        return next((table.schema for table in self.read(None) if table.num_rows), None)
 
     @classmethod
     def of_table(cls, where: str, table: pa.Table) -> SourceFile:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
+from pipelines.common.times import shown_time, to_ticks
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.source import SPLITS, Source
 from pipelines.storage.request_rows import run_starts
@@ -29,7 +30,8 @@ class SplitSummary:
         self._tasks = schema.tasks if schema else ()
         self._request = source.request
         self._time = _time_column(options, source)
-        self._times: dict[str, tuple[Any, Any]] = {}
+        self._times: dict[str, tuple[Any, Any]] = {}  # the first and the last, by split
+        self._kind = pa.null()  # their type
         self._unmasked: Counter[tuple[str, str]] = Counter()
         self.labels = {task.name: {split: [0, 0] for split in SPLITS} for task in self._tasks}
         self.comparable = {task.name: dict.fromkeys(SPLITS, 0) for task in self._tasks}
@@ -51,18 +53,21 @@ class SplitSummary:
                 starts = run_starts(rows[self._request])
                 self.comparable[task.name][split] += _comparable(label, starts)
         if self._time in rows.column_names:
-            found = pc.min_max(rows[self._time]).as_py()
-            ends = *self._times.get(split, ()), found["min"], found["max"]
-            known = [end for end in ends if end is not None]
-            if known:
-                self._times[split] = min(known), max(known)
+            known = rows[self._time].drop_null()
+            times = to_ticks(known, self._time or "", "data.split.column", split)
+            if len(times):
+                ends = *self._times.get(split, ()), times.min().item(), times.max().item()
+                self._times[split], self._kind = (min(ends), max(ends)), known.type
 
     @property
     def times(self) -> dict[str, Any] | None:
         """The time column, and the first and last time by split; None without such a column."""
         if not self._times:
             return None
-        ends = {split: [_plain(end) for end in times] for split, times in self._times.items()}
+        ends = {
+            split: [shown_time(end, self._kind) for end in times]
+            for split, times in self._times.items()
+        }
         return {"column": self._time, **ends}
 
     def check(self, may_draw: bool = False) -> None:
@@ -114,10 +119,3 @@ def _comparable(label: pa.ChunkedArray, starts: np.ndarray) -> int:
     values = label.cast(pa.float32()).to_numpy()
     both = (np.logical_or.reduceat(values == value, starts) for value in (0, 1))
     return int(np.logical_and(*both).sum())
-
-
-def _plain(time: Any) -> Any:
-    """A number as it is; a date or a time as text."""
-    if isinstance(time, int | float):
-        return time
-    return time.isoformat(" ", "seconds") if hasattr(time, "hour") else str(time)

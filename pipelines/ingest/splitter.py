@@ -10,12 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
+from pipelines.common.missing import is_missing
+from pipelines.common.times import shown_time
 from pipelines.ingest.data_options import SplitOptions
 from pipelines.ingest.hashing import hash_column, mix, uniform
 from pipelines.ingest.request_log import whole_requests
 from pipelines.ingest.source import SPLITS, Source, SourceFile
 from pipelines.ingest.split_times import cuts, request_times
-from pipelines.storage.columns import require_column
+from pipelines.storage.columns import require_column, shown_value
 from pipelines.storage.request_rows import run_starts
 
 _TRAIN, _VALID, _TEST = range(3)
@@ -36,7 +38,8 @@ class Splitter:
         self._rows_seen = 0
         self._column = options.column
         self._bounds: np.ndarray | None = None  # None: the cuts of the options
-        self._times: tuple[Any, Any] | None = None  # the first and the last
+        self._times: tuple[Any, Any] | None = None  # the first and the last request
+        self._kind = pa.null()  # type of the times
         if options.by == "provided":
             self._check_parts()
         elif options.by == "user":
@@ -76,14 +79,14 @@ class Splitter:
         return split
 
     def _timed(self, table: pa.Table, column: str, starts: np.ndarray, where: str) -> np.ndarray:
-        times = request_times(table, column, starts, where, texts=self._bounds is None)
+        times = request_times(table, column, starts, where)
         bounds = self._bounds
         if bounds is None:
-            bounds = cuts(self._options, column, table[column].type, where)
-            if table.num_rows:
-                first, last = pc.min_max(table[column]).as_py().values()
-                before = self._times or (first, last)
-                self._times = (min(first, before[0]), max(last, before[1]))
+            self._kind = table[column].type
+            bounds = cuts(self._options, column, self._kind, where)
+            if len(times):
+                ends = (*(self._times or ()), times.min(), times.max())
+                self._times = min(ends), max(ends)
         return np.searchsorted(bounds, times, side="right")
 
     def _named_by_row(
@@ -105,16 +108,16 @@ class Splitter:
         if len(unknown):
             raise PipelineError(
                 f"{where}: column {column!r} (data.split.column): expected 'train', 'valid' or "
-                f"'test' in every row. Received: {table[column][int(unknown[0])].as_py()!r}."
+                f"'test' in every row. Received: {shown_value(table[column][int(unknown[0])])}."
             )
         split = codes[starts]
         other = np.flatnonzero(codes != np.repeat(split, lengths))
         if len(other):
             row = int(other[0])
-            request = table[self._source.request or column][row].as_py()
+            request = shown_value(table[self._source.request or column][row])
             raise PipelineError(
                 f"{where}: column {column!r} (data.split.column): the rows of the request "
-                f"{request!r} name two splits, one of them {values[row].as_py()!r}; a request is "
+                f"{request} name two splits, one of them {values[row].as_py()!r}; a request is "
                 "never divided, so give all its rows one split."
             )
         return split
@@ -147,7 +150,7 @@ class Splitter:
     def _advice(self, empty: str) -> str:
         by = self._options.by
         if self._times is not None:
-            first, last = self._times
+            first, last = (shown_time(time, self._kind) for time in self._times)
             return f"the times of {self._column!r} go from {first} to {last}: move the cuts"
         if by == "time":
             return 'data.split.column has too few different values; choose another, or by = "hash"'
@@ -162,11 +165,12 @@ class Splitter:
     def _hashed(
         self, table: pa.Table, column: str | None, starts: np.ndarray, first_row: int, where: str
     ) -> np.ndarray:
-        if column is None:
-            hashed = mix(mix(first_row + starts) ^ mix(np.array([self._seed], np.uint64)))
-        else:
+        # A row without a user is one of its own: all of them in one split would be one user.
+        hashed = mix(mix(first_row + starts) ^ mix(np.array([self._seed], np.uint64)))
+        if column is not None:
             require_column(table.column_names, column, "data.split.column", where)
-            hashed = hash_column(table[column].take(starts), self._seed)
+            keys = table[column].take(starts)
+            hashed = np.where(is_missing(keys), hashed, hash_column(keys, self._seed))
         share = uniform(hashed)
         test, valid = self._options.test, self._options.valid
         return np.where(share < test, _TEST, np.where(share < test + valid, _VALID, _TRAIN))

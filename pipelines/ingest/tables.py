@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipelines.common.errors import PipelineError
+from pipelines.ingest.checks import LABEL_ADVICE
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.delimited import delimited_file
 from pipelines.ingest.source import ALL, CHUNK_ROWS, SPLITS, Columns, Source, SourceFile
@@ -56,21 +58,32 @@ def parquet_files(place: Path | Storage) -> list[SourceFile]:
 def _stored_file(storage: Storage, name: str) -> SourceFile:
     where = storage.file_name(name)
 
-    def read(columns: Columns) -> Iterator[pa.Table]:
+    @contextlib.contextmanager
+    def opened() -> Iterator[pq.ParquetFile]:
         try:
             with storage.open(name) as source, pq.ParquetFile(source) as file:
                 _check_names(file.schema_arrow.names, where)
-                names = file.schema_arrow.names
-                if columns is not None and columns <= set(names):
-                    names = sorted(columns)  # else all: the error for a missing one lists them
-                for batch in file.iter_batches(CHUNK_ROWS, columns=names):
-                    yield _decoded(pa.Table.from_batches([batch]))
+                yield file
         except (pa.ArrowException, OSError) as error:
             raise PipelineError(
                 f"{where}: is not a complete Parquet file ({error}); write or copy it again."
             ) from error
 
-    return SourceFile(where, read)
+    def header() -> pa.Schema | None:
+        with opened() as file:
+            return (
+                _decoded(file.schema_arrow.empty_table()).schema if file.metadata.num_rows else None
+            )
+
+    def read(columns: Columns) -> Iterator[pa.Table]:
+        with opened() as file:
+            names = file.schema_arrow.names
+            if columns is not None and columns <= set(names):
+                names = sorted(columns)  # else all: the error for a missing one lists them
+            for batch in file.iter_batches(CHUNK_ROWS, columns=names):
+                yield _decoded(pa.Table.from_batches([batch]))
+
+    return SourceFile(where, read, header)
 
 
 def data_files(path: Path, suffixes: Sequence[str]) -> list[Path]:
@@ -141,15 +154,15 @@ def _csv_file(path: Path, schema: Schema | None) -> SourceFile:
             types[feature.name] = pa.string()
         else:
             types[feature.name] = arrow[feature.dtype]
-    masks = {task.mask for task in schema.tasks if task.mask} - types.keys() if schema else set()
-    types |= dict.fromkeys(masks, pa.string())
-    for task in schema.tasks if schema else ():
-        types[task.label_column] = pa.float64()
+    tasks = schema.tasks if schema else ()
+    flags = {task.label_column: "label" for task in tasks}
+    flags |= {task.mask: "mask" for task in tasks if task.mask and task.mask not in types}
+    types |= dict.fromkeys(flags, pa.string())
 
     def finish(table: pa.Table) -> pa.Table:
         _check_names(table.column_names, path)
-        for name in masks & set(table.column_names):
-            values = _parse_mask(table[name], name, path)
+        for name in flags.keys() & set(table.column_names):
+            values = _parse_flags(table[name], name, flags[name], path)
             table = table.set_column(table.column_names.index(name), name, values)
         for name in lists.keys() & set(table.column_names):
             values = _split_list(table[name], lists[name], name, path)
@@ -159,7 +172,7 @@ def _csv_file(path: Path, schema: Schema | None) -> SourceFile:
     return delimited_file(path, types=types, finish=finish)
 
 
-def _parse_mask(cells: pa.ChunkedArray, name: str, path: Path) -> pa.ChunkedArray:
+def _parse_flags(cells: pa.ChunkedArray, name: str, role: str, path: Path) -> pa.ChunkedArray:
     """Converts `1`, `0.0` or `true` to numbers."""
     text = pc.utf8_lower(cells)
     text = pc.if_else(pc.equal(text, "true"), "1", text)
@@ -168,7 +181,8 @@ def _parse_mask(cells: pa.ChunkedArray, name: str, path: Path) -> pa.ChunkedArra
         return text.cast(pa.float64())
     except pa.ArrowInvalid as error:
         raise PipelineError(
-            f"{path}: column {name!r}: expected a mask of 0, 1, true, false or nothing: {error}."
+            f"{path}: column {name!r}: expected a {role} of 0, 1, true, false or nothing: {error}. "
+            f"{LABEL_ADVICE}"
         ) from error
 
 

@@ -7,6 +7,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
+from pipelines.common.missing import with_nulls
+
 Floats = NDArray[np.float64]
 ONE_CLASS = "only one class is present in `labels`"
 
@@ -58,10 +60,13 @@ def check_range(scores: NDArray[Any]) -> None:
 
 
 def group_codes(groups: ArrayLike, labels: Floats) -> NDArray[np.intp]:
-    """Numbers the groups 0, 1, 2, ...; -1 where the group is missing (None or nan)."""
+    """Numbers the groups 0, 1, 2, ...; -1 where the group is missing.
+
+    None, nan, the empty string and the smallest int64 are missing.
+    """
     groups = check_shape("groups", np.asarray(groups), labels)
     try:
-        encoded = pa.array(groups, from_pandas=True).dictionary_encode()
+        encoded = with_nulls(pa.array(groups, from_pandas=True)).dictionary_encode()
     except (pa.ArrowException, TypeError) as error:
         raise ValueError(f"`groups` must hold values of one kind. Received: {error}") from error
     return encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)

@@ -72,8 +72,8 @@ def gauc(labels: ArrayLike, scores: ArrayLike, groups: ArrayLike) -> tuple[float
     Args:
         labels: 0 or 1 per row, shape (rows,).
         scores: A number per row, shape (rows,).
-        groups: The group (user, request) of each row, shape (rows,). Rows without one (None or
-            nan) are left out. Integers are the fastest.
+        groups: The group (user, request) of each row, shape (rows,). Rows without one (None,
+            nan or "") are left out. Integers are the fastest.
 
     Returns:
         The value (nan with a warning if no group holds both classes) and the number

@@ -64,8 +64,8 @@ def task_metrics(
     Args:
         labels: 0, 1, or nan for unknown, shape (rows,).
         scores: Predicted probability per row, shape (rows,).
-        groups: The group of each row; without it GAUC is None. Rows whose group is missing (None
-            or nan) count in everything but GAUC.
+        groups: The group of each row; without it GAUC is None. Rows whose group is missing (None,
+            nan or "") count in everything but GAUC.
         requests: Number of each row's request, for the metrics at k; without it there are none.
         at: The values of k.
         probabilities: Whether the scores are probabilities; if not, logloss and calibration are

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
+from pipelines.common.missing import MISSING_INT
 from pipelines.features import FittedFeatures
-from pipelines.features.base import MISSING_INT
 from pipelines.prediction_log.messages import UnreadableCall, examples, merged, parse
 from pipelines.storage.columns import arrow_type
 from recsys_attn.schema import Feature, Schema, Side, is_listed

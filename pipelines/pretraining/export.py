@@ -9,8 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.common.errors import PipelineError
+from pipelines.common.missing import MISSING
 from pipelines.export.file_list import FILES, list_files
-from pipelines.export.raw_inputs import MISSING, RANK_SIGNATURE, ROWS_SIGNATURE, Raw, raw_rows
+from pipelines.export.raw_inputs import RANK_SIGNATURE, ROWS_SIGNATURE, Raw, raw_rows
 from pipelines.export.signatures import PREDICT_METHOD, add_views
 from pipelines.export.warmup import predict_log, write_warmup
 from pipelines.features import FittedFeatures

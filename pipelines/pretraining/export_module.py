@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pipelines.export.raw_inputs import MISSING, RANK_SIGNATURE, ROWS_SIGNATURE
+from pipelines.common.missing import MISSING
+from pipelines.export.raw_inputs import RANK_SIGNATURE, ROWS_SIGNATURE
 from pipelines.features import FittedFeatures
 from pipelines.features.graph import FeatureGraph, raw_dtype
 from recsys_attn.models import SequenceModel

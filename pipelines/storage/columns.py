@@ -22,6 +22,11 @@ def describe_type(feature: Feature) -> str:
     return f"list<{feature.dtype}>" if is_listed(feature) else feature.dtype
 
 
+def shown_value(value: pa.Scalar) -> str:
+    """A value for messages; Python has no nanoseconds."""
+    return str(value.cast(pa.string())) if pa.types.is_temporal(value.type) else repr(value.as_py())
+
+
 def require_column(names: Iterable[str], name: str, role: str, where: str) -> None:
     """Raises the error for a missing column, with the most similar name."""
     names = list(names)

@@ -6,14 +6,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.common.missing import with_nulls
+
 
 def run_starts(column: pa.ChunkedArray) -> np.ndarray:
-    """Index of each request's first row; consecutive equal values are one request."""
+    """Index of each request's first row; consecutive equal values are one request.
+
+    A row whose request is missing is one of its own.
+    """
     if len(column) == 0:
         return np.zeros(0, np.int64)
     if pa.types.is_null(column.type):
-        return np.arange(len(column))  # rows without a request are each their own
-    values = column.combine_chunks()
+        return np.arange(len(column))
+    values = with_nulls(column).combine_chunks()
     change = pc.not_equal(values[1:], values[:-1])
     changed = np.flatnonzero(pc.fill_null(change, True).to_numpy(zero_copy_only=False))
     return np.concatenate(([0], changed + 1))

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from pipelines.audit.experts import audited_gates
 from pipelines.audit.maps import EventShares
 from pipelines.audit.recorder import AttentionRecord
-from pipelines.export.raw_inputs import MISSING, Raw
+from pipelines.common.missing import MISSING
+from pipelines.export.raw_inputs import Raw
 from pipelines.storage.request_rows import request_starts
 from pipelines.workflow.exported_model import ExportedModel
 from recsys_attn.models.attention_places import AttentionPlace

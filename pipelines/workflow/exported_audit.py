@@ -14,6 +14,7 @@ from rich.console import Console
 
 from pipelines.common.artifacts import atomic_directory, versions
 from pipelines.common.errors import PipelineError
+from pipelines.common.missing import with_nulls
 from pipelines.common.progress import Progress
 from pipelines.distributions.reference import known_labels
 from pipelines.evaluation.evaluate import save_evaluation
@@ -198,5 +199,5 @@ class _Audit:
 
 
 def _codes(column: pa.Array) -> NDArray[np.float64]:
-    encoded = column.dictionary_encode().indices.cast(pa.float64())
+    encoded = with_nulls(column).dictionary_encode().indices.cast(pa.float64())
     return np.asarray(encoded.to_numpy(zero_copy_only=False))

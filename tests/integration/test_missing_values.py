@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from pipelines.export.raw_inputs import MISSING
+from pipelines.common.missing import MISSING
 from recsys_attn.schema import Feature, Sequence, is_listed
 from serving.client import Client
 from serving.config.server_config import ServerConfig

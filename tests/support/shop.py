@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.common.missing import MISSING_INT
 from pipelines.features import FittedFeatures, fit
-from pipelines.features.base import MISSING_INT
 from pipelines.storage.columns import arrow_type
 from recsys_attn.id_transforms import Hash, Quantile, Vocabulary
 from recsys_attn.models import RankingModel, attention_ranker, logistic_regression

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
+from pipelines.common.times import to_ticks
 from pipelines.engines.base import Engine
 from pipelines.ingest.aggregates.checks import check_aggregates
-from pipelines.ingest.aggregates.measures import PARTS, to_ticks
+from pipelines.ingest.aggregates.measures import PARTS
 from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.ingest.aggregates.past import Past
 from pipelines.ingest.aggregates.spill import Spill, read_range
@@ -73,25 +73,13 @@ def _scan(source: Source, time: str) -> tuple[list[int], np.ndarray]:
         lengths.append(0)
         for table in filter(len, file_chunks(source, file, wanted)):
             require_column(table.column_names, time, "data.aggregates: time", file.where)
-            _check_times(table[time], time, file.where)
-            samples.append(np.sort(to_ticks(table[time]))[::_SAMPLED])
+            ticks = to_ticks(table[time], time, "data.aggregates: time", file.where)
+            samples.append(np.sort(ticks)[::_SAMPLED])
             lengths[-1] += table.num_rows
     sampled = np.sort(np.concatenate(samples))
     ranges = min(_MOST_RANGES, sum(lengths) // RANGE_ROWS + 1)
     index = np.arange(1, ranges) * len(sampled) // ranges
     return lengths, np.unique(sampled[index])
-
-
-def _check_times(column: pa.ChunkedArray, name: str, where: str) -> None:
-    valid = column.is_valid()
-    if pa.types.is_floating(column.type):
-        valid = pc.fill_null(pc.is_finite(column), False)
-    missing = pc.sum(pc.invert(valid)).as_py() or 0
-    if missing:
-        raise PipelineError(
-            f"{where}: column {name!r} (data.aggregates: time) must have no nulls and no NaN. "
-            f"Received: {missing} of them; fill them, or name another column."
-        )
 
 
 def _spilled(
@@ -107,7 +95,7 @@ def _spilled(
         for table in filter(len, file_chunks(source, file, wanted)):
             check_aggregates(table.schema, aggregates, file.where)
             state = state or AggregateState.empty(aggregates, table.schema)
-            time = state.times(table)
+            time = state.times(table, file.where)
             starts, lengths = request_runs(table, source.request)
             moment = np.repeat(np.minimum.reduceat(time, starts), lengths)
             keys = {f"key{i}": codes for i, codes in enumerate(state.keys(table).values())}

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from pipelines.common.errors import PipelineError
-from pipelines.ingest.aggregates.measures import ticks_per_second
+from pipelines.common.times import check_time_type, ticks_per_second
 from pipelines.ingest.aggregates.options import AggregateOptions
-from pipelines.ingest.checks import is_number
+from pipelines.ingest.checks import LABEL_ADVICE, is_number
 from pipelines.storage.columns import require_column
 
 
@@ -20,11 +20,15 @@ def check_aggregates(schema: pa.Schema, aggregates: Sequence[AggregateOptions], 
             for name in names:
                 key = f"data.aggregates {aggregate.name!r}: {role}"
                 require_column(schema.names, name, key, where)
+                if role == "time":
+                    check_time_type(schema.field(name).type, name, key, where)
+                    continue
                 expected = _unlike(aggregate, role, schema.field(name).type)
                 if expected is not None:
+                    advice = f" {LABEL_ADVICE}" if "label" in expected else ""
                     raise PipelineError(
                         f"{where}: column {name!r} ({key}): expected {expected}, received "
-                        f"{schema.field(name).type}."
+                        f"{schema.field(name).type}.{advice}"
                     )
         if aggregate.name in schema.names:
             raise PipelineError(
@@ -36,9 +40,6 @@ def check_aggregates(schema: pa.Schema, aggregates: Sequence[AggregateOptions], 
 
 def _unlike(aggregate: AggregateOptions, role: str, kind: pa.DataType) -> str | None:
     """The type that a column must have, in words, if it has another."""
-    if role == "time":
-        is_time = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-        return None if is_time or ticks_per_second(kind) else "a number, a date or a timestamp"
     if role == "where" or (role == "of" and aggregate.kind == "rate"):
         return None if is_number(kind) else "a label of 0, 1 or null"
     if role == "of" and aggregate.kind != "distinct":

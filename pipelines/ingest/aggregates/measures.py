@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
+from pipelines.common.missing import is_missing, with_nulls
 from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.ingest.checks import cast_label, check_finite, is_one
 
@@ -41,8 +42,10 @@ class Codes:
         return len(self._numbers)
 
     def encode(self, table: pa.Table) -> np.ndarray:
-        """The number of each row, -1 where a column is null."""
-        encoded = [table[c.name].combine_chunks().dictionary_encode() for c in self._columns]
+        """The number of each row, -1 where a column is missing."""
+        encoded = [
+            with_nulls(table[c.name]).combine_chunks().dictionary_encode() for c in self._columns
+        ]
         place = np.zeros(table.num_rows, np.int64)  # among the pairs of this table
         present = np.ones(table.num_rows, bool)
         for each in encoded:
@@ -52,44 +55,44 @@ class Codes:
         values = []
         for each in reversed(encoded):
             used, index = np.divmod(used, max(len(each.dictionary), 1))
-            values.append(each.dictionary.take(pa.array(index)).to_pylist())
+            values.append(_plain(each.dictionary.take(pa.array(index))))
         numbers = self._numbers
         found = [numbers.setdefault(row, len(numbers)) for row in zip(*values[::-1], strict=True)]
         codes = np.full(table.num_rows, -1)
         codes[present] = np.array(found, np.int64)[inverse]
         return codes
 
-    def find(self, row: tuple[object, ...]) -> int:
-        """The number of one row, -1 if it has not appeared."""
-        return self._numbers.get(row, -1)
+    def find(self, row: pa.Table) -> int | None:
+        """The number of one row: -1 if it has not appeared, None if a column is missing."""
+        values = [_plain(with_nulls(row[column.name]).combine_chunks()) for column in self._columns]
+        key = tuple(value for (value,) in values)
+        return None if None in key else self._numbers.get(key, -1)
 
     def rows(self, codes: np.ndarray) -> pa.Table:
         """The rows of some numbers."""
         keys = list(self._numbers)
         index = pa.array(codes)
         columns = [
-            pa.array([key[place] for key in keys], column.type).take(index)
+            _as(pa.array([key[place] for key in keys], _plain_type(column.type)), column.type).take(
+                index
+            )
             for place, column in enumerate(self._columns)
         ]
         return pa.table(columns, [column.name for column in self._columns])
 
 
-def ticks_per_second(kind: pa.DataType) -> int | None:
-    """Units of a second in `to_ticks`; None for numbers, whose unit only the user knows."""
-    units = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-    if pa.types.is_timestamp(kind):
-        return units[kind.unit]
-    return {pa.date32(): 1, pa.date64(): 10**3}.get(kind)
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of integers of a time's width, as Python has no nanoseconds; else the type."""
+    return pa.int64() if pa.types.is_temporal(kind) and kind.bit_width == 64 else kind
 
 
-def to_ticks(column: pa.ChunkedArray) -> np.ndarray:
-    """Times as int64, or as float64 if the column holds such numbers."""
-    if pa.types.is_date(column.type):
-        unit = "s" if pa.types.is_date32(column.type) else "ms"
-        column = column.cast(pa.timestamp(unit))
-    if pa.types.is_floating(column.type):
-        return column.cast(pa.float64()).to_numpy()
-    return column.cast(pa.int64()).to_numpy()
+def _as(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    return values if values.type == kind else values.view(kind)
+
+
+def _plain(values: pa.Array) -> list[object]:
+    """Values to compare: times as integers."""
+    return list(_as(values, _plain_type(values.type)).to_pylist())
 
 
 def measure(
@@ -121,7 +124,7 @@ def measure(
     if aggregate.of is None:
         return is_event, parts
     column = table[aggregate.of]
-    is_event &= column.is_valid().to_numpy()
+    is_event &= ~is_missing(column)
     if values is not None:
         parts[:, 0] = values.encode(table)
     elif aggregate.kind == "rate":
@@ -129,7 +132,8 @@ def measure(
     else:
         check_finite(column, aggregate.of, where, first_row)
         numbers = column.cast(pa.float64(), safe=False)
-        parts[:, 1:] = _fixed_point(pc.fill_null(numbers, 0.0).to_numpy(), aggregate, where)
+        known = np.where(is_event, pc.fill_null(numbers, 0.0).to_numpy(), 0.0)
+        parts[:, 1:] = _fixed_point(known, aggregate, where)
     return is_event, parts
 
 

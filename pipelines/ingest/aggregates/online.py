@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from pipelines.ingest.aggregates.measures import to_ticks
+from pipelines.common.errors import PipelineError
+from pipelines.common.times import to_tick
 from pipelines.ingest.aggregates.state import AggregateState
 
 _RECENT = 65_536  # events between two merges into the sorted state
@@ -59,13 +60,13 @@ class Aggregates:
         """Adds rows by column name, in any order; other columns are ignored.
 
         Raises:
-            PipelineError: A label or a number is invalid.
+            PipelineError: A label, a number or a time is invalid.
         """
         state = self._state
-        table = pa.Table.from_pylist(list(events), state.columns)
+        table = _table(events, state.columns)
         if not table.num_rows:
             return
-        time = state.times(table)
+        time = state.times(table, "event")
         keys = state.keys(table)
         newest = time.max().item()
         state.newest = newest if state.newest is None else max(state.newest, newest)
@@ -85,22 +86,27 @@ class Aggregates:
         """The aggregates of a row, by name; None where nothing is known.
 
         Args:
-            keys: The columns of `by`, by name; a missing one is null.
-            time: Time of the row. The state knows nothing of the time before its newest event: an
+            keys: The columns of `by`, by name. One that is left out, null or a missing value ("",
+                the smallest int64) names nobody: the values are None.
+            time: Time of the row, as the column holds times: a number, or a datetime, a date or
+                ISO 8601 text. The state knows nothing of the time before its newest event: an
                 earlier time is answered as of that event.
+
+        Raises:
+            PipelineError: A key or the time has another type.
         """
         state = self._state
         names = list(dict.fromkeys(name for columns in state.codes for name in columns))
         kinds = pa.schema([state.columns.field(name) for name in names])
-        (row,) = pa.Table.from_pylist([dict(keys)], kinds).to_pylist()
+        row = _table([keys], kinds)
+        codes = {columns: known.find(row) for columns, known in state.codes.items()}
         moment = self._moment(time)
         found: dict[str, float | None] = {}
         for number, (each, prior) in enumerate(zip(state.aggregates, state.priors, strict=True)):
-            key = tuple(row[name] for name in each.keys)
-            if None in key:
+            code, zero = codes[each.keys], np.zeros(1, np.int64)
+            if code is None:
                 found[each.name] = None
                 continue
-            code, zero = state.codes[each.keys].find(key), np.zeros(1, np.int64)
             past = state.pasts[number].only(code)
             recent = self._recent[number].get(code, ())
             if recent:
@@ -112,8 +118,14 @@ class Aggregates:
         return found
 
     def _moment(self, time: Any) -> np.ndarray:
-        kind = self._state.columns.field(self._state.aggregates[0].time).type
-        moment = to_ticks(pa.chunked_array([pa.array([time], kind)]))
+        field = self._state.columns.field(self._state.aggregates[0].time)
+        tick = to_tick(time, field.type)
+        if tick is None:
+            raise PipelineError(
+                f"`time`: expected a time such as the column {field.name!r} holds, whose type is "
+                f"{field.type}. Received: {time!r}."
+            )
+        moment = np.array([tick])
         return moment if self._state.newest is None else np.maximum(moment, self._state.newest)
 
     def _merge_recent(self) -> None:
@@ -129,3 +141,14 @@ class Aggregates:
 
     def _forget_recent(self) -> None:
         self._recent = [defaultdict(list) for _ in self._state.aggregates]
+
+
+def _table(rows: Sequence[Mapping[str, Any]], columns: pa.Schema) -> pa.Table:
+    """Rows by column name, in the types of the log."""
+    try:
+        return pa.Table.from_pylist([dict(row) for row in rows], columns)
+    except (pa.ArrowException, TypeError) as error:
+        kinds = ", ".join(f"{field.name}: {field.type}" for field in columns)
+        raise PipelineError(
+            f"expected values of the types of the log ({kinds}). Received: {error}."
+        ) from None

@@ -24,10 +24,12 @@ class AggregateOptions(TomlTable):
             strength)`; `"sum"` or `"mean"` of a number; `"since_last"`: time since the newest
             event, in seconds if `time` is a date or timestamp; `"distinct"`: number of different
             values.
-        by: Column or columns of the key, such as the user; rows of equal values share a past.
+        by: Column or columns of the key, such as the user; rows of equal values share a past. A
+            row where one is null or `""` has none.
         time: Column that orders the events. Only strictly earlier events count; for the rows of a
             request, those before its earliest time.
-        of: Column of the values; for a rate a label. Rows where it is null are no events.
+        of: Column of the values; for a rate a label. Rows where it is null or `""` are no
+            events.
         where: Label column; only rows with 1 are events.
         window: Only events of this time before the row: `"90s"`, `"30m"`, `"1h"`, `"7d"`, `"2w"`;
             if `time` holds numbers, a number in its unit.

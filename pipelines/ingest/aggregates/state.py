@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from pipelines.common.artifacts import read_json, write_json
 from pipelines.common.errors import PipelineError
-from pipelines.ingest.aggregates.measures import PARTS, Codes, measure, ticks_per_second, to_ticks
+from pipelines.common.times import ticks_per_second, to_ticks
+from pipelines.ingest.aggregates.measures import PARTS, Codes, measure
 from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.ingest.aggregates.past import Past
 from pipelines.storage.dataset import open_parquet
@@ -69,9 +70,10 @@ class AggregateState:
         """Units of a second of the times."""
         return ticks_per_second(self.columns.field(self.aggregates[0].time).type)
 
-    def times(self, table: pa.Table) -> np.ndarray:
+    def times(self, table: pa.Table, where: str) -> np.ndarray:
         """The times of some rows."""
-        return to_ticks(table[self.aggregates[0].time])
+        name = self.aggregates[0].time
+        return to_ticks(table[name], name, "data.aggregates: time", where)
 
     def keys(self, table: pa.Table) -> dict[tuple[str, ...], np.ndarray]:
         """The number of each row's key, by the columns of `by`."""

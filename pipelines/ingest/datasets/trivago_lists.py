@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pipelines.common.times import ticks_per_second, to_ticks
 from pipelines.ingest.datasets.times import hour_and_weekday
 from pipelines.storage.columns import require_column
 
 CLICKOUT = "clickout item"
 MAX_HISTORY = 100
+_ROLE = "a column of trivago's train.csv"
+_NEEDED = ("user_id", "session_id", "timestamp", "step", "action_type", "reference", "impressions")
 _BONUS = 100_000.0  # above any step, so that items of earlier actions come first
 
 _TEXT, _INT, _FLOAT = pa.string(), pa.int64(), pa.float32()
@@ -53,8 +56,12 @@ _CONTEXT = ROWS.names[: ROWS.names.index("item_id")]
 
 def lists_of_sessions(actions: pa.Table, where: str) -> pa.Table:
     """The rows of a table of whole sessions."""
-    for name in ("user_id", "session_id", "step", "action_type", "reference", "impressions"):
-        require_column(actions.column_names, name, "a column of trivago's train.csv", where)
+    for name in _NEEDED:
+        require_column(actions.column_names, name, _ROLE, where)
+    place = actions.column_names.index("timestamp")
+    seconds = to_ticks(actions["timestamp"], "timestamp", _ROLE, where)
+    seconds = seconds // (ticks_per_second(actions["timestamp"].type) or 1)
+    actions = actions.set_column(place, "timestamp", pa.array(seconds.astype(np.int64)))
     lists = [
         (context, candidates)
         for session, visit in _visits(actions.to_pylist())

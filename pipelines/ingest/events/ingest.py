@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
-from pipelines.ingest.aggregates.measures import ticks_per_second
+from pipelines.common.times import ticks_per_second
 from pipelines.ingest.events.buckets import Buckets
 from pipelines.ingest.events.item_counts import ItemCounts
 from pipelines.ingest.events.log import EventLog
@@ -118,13 +118,8 @@ def _count(log: EventLog, options: EventOptions, advance: Callable[[int], None])
 
 
 def _bounds(log: EventLog, options: EventOptions) -> np.ndarray:
-    """The first time of validation and of test in units of the times."""
-    found = cuts(options.split.cuts, options.time, log.time_type, log.where)
-    second = ticks_per_second(log.time_type)
-    if second is None:
-        return found
-    # Cuts are microseconds; rounding up keeps earlier times out. Such products exceed an int64.
-    return np.array([-(-int(cut) * second // 10**6) for cut in found])
+    """The first time of validation and of test in ticks."""
+    return cuts(options.split.cuts, options.time, log.time_type, log.where)
 
 
 def _divide(

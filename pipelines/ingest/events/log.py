@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
+from pipelines.common.missing import is_missing
+from pipelines.common.times import as_time_type, check_time_type, ticks_per_second, to_ticks
 from pipelines.ingest import tables
-from pipelines.ingest.aggregates.measures import ticks_per_second, to_ticks
 from pipelines.ingest.datasets import movielens
 from pipelines.ingest.datasets.download import source_folder
 from pipelines.ingest.events.options import EventOptions
 from pipelines.ingest.source import SourceFile
+from pipelines.ingest.time_columns import common_type
 from pipelines.storage.columns import require_column
 
 BLOCK = 1 << 20  # events at a time
@@ -27,8 +28,7 @@ class Block(NamedTuple):
 
     Attributes:
         events: The named columns; times are numbers, `second` of which make a second.
-        missing: How many events have no user or no item: null or the empty string. They are not
-            among `events`.
+        missing: How many events have no user or no item. They are not among `events`.
     """
 
     events: pa.Table
@@ -42,13 +42,13 @@ class EventLog:
         options: The `[data]` table.
 
     Raises:
-        PipelineError: There are no files.
+        PipelineError: There are no files, or a column of a file is missing or of a wrong type.
     """
 
     def __init__(self, options: EventOptions) -> None:
         self._options = options
         self._files = _files(options)
-        self._types: dict[str, pa.DataType] = {}  # of the first table
+        self._types = self._checked_types()
 
     @property
     def where(self) -> str:
@@ -57,24 +57,23 @@ class EventLog:
 
     @property
     def time_type(self) -> pa.DataType:
-        """The type of the times in the files. Known once a block was read."""
+        """The type of the times over all files."""
         return self._types[self._options.time]
 
     @property
     def second(self) -> int:
-        """Units of time of a second. Known once a block was read."""
+        """Units of time of a second."""
         return ticks_per_second(self.time_type) or 1
 
     def blocks(self) -> Iterator[Block]:
         """Yields all events, about `BLOCK` at a time.
 
         Raises:
-            PipelineError: A column is missing or of a wrong type, or a time is missing or no
-                number of seconds.
+            PipelineError: A time is missing or no number of seconds, or a value does not fit.
         """
         held: list[pa.Table] = []
         for file in self._files:
-            for table in file.read(frozenset(self._options.named)):
+            for table in filter(len, file.read(frozenset(self._options.named))):
                 held.append(self._typed(table, file.where))
                 if sum(part.num_rows for part in held) >= BLOCK:
                     yield self._block(held)
@@ -84,34 +83,53 @@ class EventLog:
 
     def _block(self, held: list[pa.Table]) -> Block:
         table = pa.concat_tables(held).combine_chunks()
-        known = pc.and_(_known(table[self._options.user]), _known(table[self._options.item]))
-        missing = table.num_rows - pc.sum(known).as_py()
-        return Block(table.filter(known) if missing else table, missing)
+        # An item without an id would be a target that no model can score.
+        missing = is_missing(table[self._options.user]) | is_missing(table[self._options.item])
+        count = int(missing.sum())
+        return Block(table.filter(pa.array(~missing)) if count else table, count)
+
+    def _checked_types(self) -> dict[str, pa.DataType]:
+        """The type of each column over all files, from their headers."""
+        roles, time = _roles(self._options), self._options.time
+        kinds: dict[str, dict[str, pa.DataType]] = {name: {} for name in roles}
+        for file in self._files:
+            columns = file.schema
+            for name, key in roles.items() if columns is not None else ():
+                require_column(columns.names, name, key, file.where)
+                kind = columns.field(name).type
+                _check_type(key, name, kind, file.where)
+                kinds[name][file.where] = kind if name == time else _wide(kind)
+        if not kinds[time]:
+            return {}
+        for name in roles.keys() - {time}:
+            self._check_one(kinds[name], name)
+        found = {name: next(iter(of.values())) for name, of in kinds.items()}
+        return found | {time: common_type(kinds[time], time, roles[time])}
+
+    def _check_one(self, kinds: Mapping[str, pa.DataType], name: str) -> None:
+        first = next(iter(kinds))
+        for where, kind in kinds.items():
+            if kind != kinds[first]:
+                raise PipelineError(
+                    f"{where}: column {name!r}: expected {kinds[first]} as in {first}. "
+                    f"Received: {kind}. Give all files one type."
+                )
 
     def _typed(self, table: pa.Table, where: str) -> pa.Table:
-        roles = _roles(self._options)
-        for name, key in roles.items():
-            require_column(table.column_names, name, key, where)
-            _check_type(key, name, table.schema.field(name).type, where)
-        if not self._types:
-            self._types = {name: table.schema.field(name).type for name in roles}
-        columns = {name: self._cast(table[name], name, where) for name in roles}
-        name = self._options.time
-        columns[name] = pa.chunked_array([_times(columns[name], name, where)])
-        return pa.table(columns)
+        time, key = self._options.time, "data.time"
+        columns = {
+            name: self._cast(table[name], name, where) for name in self._types if name != time
+        }
+        times = as_time_type(table[time], self.time_type, time, key, where)
+        columns[time] = pa.chunked_array([_times(times, time, where)])
+        return pa.table({name: columns[name] for name in self._types})
 
     def _cast(self, column: pa.ChunkedArray, name: str, where: str) -> pa.ChunkedArray:
-        expected = _wide(self._types[name])
-        if _wide(column.type) != expected:
-            raise PipelineError(
-                f"{where}: column {name!r}: expected {self._types[name]} as in {self.where}. "
-                f"Received: {column.type}. Give all files one type."
-            )
         try:
-            return column.cast(expected)
+            return column.cast(self._types[name])
         except pa.ArrowInvalid as error:
             raise PipelineError(
-                f"{where}: column {name!r}: expected values of type {expected}: {error}."
+                f"{where}: column {name!r}: expected values of type {self._types[name]}: {error}."
             ) from error
 
 
@@ -137,12 +155,7 @@ def _check_type(key: str, name: str, kind: pa.DataType, where: str) -> None:
             "Give each event a row of its own."
         )
     if key == "data.time":
-        is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-        if not (is_number or ticks_per_second(kind)):
-            raise PipelineError(
-                f"{where}: column {name!r} (data.time): expected seconds as numbers, dates or "
-                f"timestamps. Received: {kind}. Convert the column."
-            )
+        check_time_type(kind, name, key, where)
     elif not (pa.types.is_integer(kind) or _is_text(kind)):
         raise PipelineError(
             f"{where}: column {name!r} ({key}): expected ids, which are integers or strings. "
@@ -152,13 +165,7 @@ def _check_type(key: str, name: str, kind: pa.DataType, where: str) -> None:
 
 def _times(column: pa.ChunkedArray, name: str, where: str) -> np.ndarray:
     """Times as numbers, none of which is missing."""
-    is_float = pa.types.is_floating(column.type)
-    if column.null_count or (is_float and not pc.all(pc.is_finite(column), min_count=0).as_py()):
-        raise PipelineError(
-            f"{where}: column {name!r} (data.time) orders the events: expected no nulls and no "
-            "NaN. Fill them, or drop these rows."
-        )
-    times = to_ticks(column)
+    times = to_ticks(column, name, "data.time", where)
     second = ticks_per_second(column.type)
     first, last = (bound * (second or 1) for bound in SECONDS)
     wrong = times[(times < first) | (times > last)]
@@ -178,21 +185,9 @@ def _times(column: pa.ChunkedArray, name: str, where: str) -> np.ndarray:
     return times
 
 
-def _known(ids: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Mask of the ids that are not missing."""
-    if not _is_text(ids.type):
-        return ids.is_valid()
-    # As in features and in serving; an item "" would be a target that no model can score.
-    return pc.fill_null(pc.not_equal(ids, ""), False)
-
-
 def _wide(kind: pa.DataType) -> pa.DataType:
-    """The type that a column has in the sequences."""
-    if pa.types.is_integer(kind):
-        return pa.int64()
-    if pa.types.is_floating(kind):
-        return pa.float64()
-    return pa.string() if _is_text(kind) else kind
+    """The type that a column of ids has in the sequences."""
+    return pa.int64() if pa.types.is_integer(kind) else pa.string()
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -23,8 +23,8 @@ class EventSplit(TomlTable):
             the target of another. `"time"`: the targets are each user's first events from
             `valid_from` and from `test_from` on, and only events before `valid_from` train, as a
             model in use sees them.
-        valid_from: The first time of validation: a number or, of dates, a string such as
-            2025-11-01. Dates without a zone are UTC.
+        valid_from: The first time of validation: a number or, of dates and text, a date or a time
+            such as 2025-11-01. Times without a zone are UTC.
         test_from: The first time of test, later than `valid_from`.
     """
 
@@ -62,10 +62,12 @@ class EventOptions(TomlTable):
             `events` also reads URIs such as s3://. None: MovieLens is downloaded.
         user: Column of the user.
         item: Column of the item.
-        time: Column of the time: seconds since 1970 as numbers, dates or timestamps.
+        time: Column of the time: seconds since 1970 as numbers, dates, timestamps or ISO 8601
+            text.
         columns: Further columns to keep as lists beside the items, such as the kind of an event:
             strings or integers. Cut other numbers into ranges first.
-        session: Column of the session. Null is one session of a user too.
+        session: Column of the session. Null and `""` are one session of a user
+            too.
         session_gap: In place of `session`: an event this many seconds or more after the one
             before it starts a new session. 1800 is common on the web.
         min_item_events: Items with fewer events are left out. Raise it if the catalogue has many

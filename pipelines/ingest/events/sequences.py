@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.common.missing import with_nulls
 from pipelines.ingest.events.buckets import user_hashes
 from pipelines.ingest.events.options import AGE, SESSION, EventOptions
 
@@ -99,7 +100,7 @@ class Sequences:
             new = gap >= (options.session_gap or 0)
             session = np.arange(len(users))
         else:
-            values = self._events[options.session].combine_chunks()
+            values = with_nulls(self._events[options.session]).combine_chunks()
             codes = values.dictionary_encode(null_encoding="encode")
             pairs = users * len(codes.dictionary) + codes.indices.to_numpy()
             _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)

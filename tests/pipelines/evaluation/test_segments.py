@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pipelines.common.missing import MISSING_INT
 from pipelines.evaluation.segments import cross, cut, segment_metrics
-from pipelines.features.base import MISSING_INT
 
 DAYS = [datetime.date(2025, 11, day) for day in range(1, 21)]
 
@@ -26,6 +26,10 @@ def names(found):
         (pa.array([10, 9, MISSING_INT, None]), ["10", "9", "(missing)", "(missing)"]),
         (pa.array([0.1, 2, np.nan], pa.float32()), ["0.1", "2", "(missing)"]),
         (pa.array(DAYS[:2]), ["2025-11-01", "2025-11-02"]),
+        (
+            pa.array([1, 2], pa.timestamp("ns")),
+            [f"1970-01-01 00:00:00.00000000{n}" for n in (1, 2)],
+        ),
         (pa.nulls(2), ["(missing)", "(missing)"]),
         (pa.array([10, None, *range(13)][1:]), ["(missing)"]),
     ],

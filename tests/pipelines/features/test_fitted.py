@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from pipelines.common.errors import PipelineError
+from pipelines.common.missing import MISSING_INT
 from pipelines.features import FittedFeatures
-from pipelines.features.base import MISSING_INT
 from pipelines.features.fitted import raw_column
 from recsys_attn.schema import Numeric, Sequence, is_listed
 from tests.support import shop

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
+from pipelines.common.missing import MISSING_INT
 from pipelines.export.raw_inputs import raw_rows
-from pipelines.features.base import MISSING_INT
 from pipelines.features.graph import FeatureGraph, raw_dtype
 from recsys_attn.schema import Numeric, is_listed
 from tests.support import shop

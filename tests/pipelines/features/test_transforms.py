@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
+from pipelines.common.missing import MISSING_INT
 from pipelines.features.age import AgeTransform
-from pipelines.features.base import MISSING_INT
 from pipelines.features.hashing import HashTransform
 from pipelines.features.numeric import NumericTransform
 from pipelines.features.quantile import QuantileTransform

@@ -84,6 +84,8 @@ def test_types_are_widened_without_loss(name, values, expected):
         (_columns(price=pa.array([1.0, np.nan, 2.0])), "received nan in row 1001; store null"),
         (_columns(price=pa.array([1.0, 2.0, 1e300])), r"1e\+300 in row 1002 does not fit float32"),
         (_columns(asked=pa.array([1, 2, 0])), "a mask of 0, 1 or null .* received 2 in row 1001"),
+        (_columns(click=["yes", "no", ""]), "label of 0, 1 or null, received string. Write 1 for"),
+        (_columns(click=[1.0, 0.7, 0.0]), "received 0.7 in row 1001. Write 1 for yes, 0 for no"),
     ],
 )
 def test_one_clear_error(table, message):

@@ -1,10 +1,17 @@
 """Checks of the columns of a source, and of rows to score."""
 
+import dataclasses
+
+import pyarrow as pa
 import pytest
 
 from pipelines.common.errors import PipelineError
-from pipelines.ingest.column_checks import check_made
+from pipelines.ingest.column_checks import check_columns, check_made
+from pipelines.ingest.data_options import DataOptions
+from pipelines.ingest.source import ALL, Source, SourceFile
+from pipelines.ingest.tables import parquet_file
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
+from tests.pipelines.ingest.files import write_parquet
 
 MADE = ["seen", "rate", "unused"]
 SCHEMA = Schema(
@@ -18,3 +25,63 @@ def test_rows_to_score_need_the_made_columns_of_the_features() -> None:
     message = r"new.parquet: the columns \['seen', 'rate'\] are missing, which `ingest` makes"
     with pytest.raises(PipelineError, match=message):
         check_made(MADE, SCHEMA, ["item"], "new.parquet")
+
+
+GOOD = {
+    "item": ["a", "b"],
+    "user": [1, 2],
+    "at": [3, 4],
+    "click": [0, 1],
+    "part": ["train", "test"],
+}
+OPTIONS = DataOptions(
+    source="parquet",
+    path="rows",
+    split={"by": "column", "column": "part"},
+    histories=[{"name": "seen", "of": "item", "by": "user", "time": "at"}],
+    aggregates=[{"name": "rate", "kind": "rate", "of": "click", "by": "user", "time": "at"}],
+)
+LABEL = "Write 1 for yes, 0 for no and null for unknown; of a number such as stars or seconds"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        *(({name: None}, rf"b\.parquet: the column '{name}' \(.*is missing") for name in GOOD),
+        (
+            {"click": ["yes", "no"]},
+            rf"'click' \(data.agg.*label of 0, 1 or null, received string\. {LABEL}",
+        ),
+        ({"item": [[1], [2]]}, r"b\.parquet: column 'item': expected string, received list"),
+        ({"user": [[1], [2]]}, r"'user' \(data.*by\): expected one value per row"),
+        ({"at": [True, False]}, r"'at' \(data.*time\): expected times"),
+    ],
+)
+def test_all_files_are_checked_before_any_row_is_read(tmp_path, changed, message) -> None:
+    files = []
+    for name, columns in (("a", GOOD), ("b", {**GOOD, **changed})):
+        kept = {key: values for key, values in columns.items() if values is not None}
+        file = parquet_file(write_parquet(tmp_path / f"{name}.parquet", **kept))
+        files.append(dataclasses.replace(file, read=_refused))
+    with pytest.raises(PipelineError, match=message):
+        check_columns(Source({ALL: files}), OPTIONS, SCHEMA, {})
+
+
+def _refused(columns):
+    pytest.fail("a row was read")
+
+
+def test_named_columns_are_checked_in_all_files() -> None:
+    table = pa.table(GOOD)
+    files = [SourceFile.of_table(n, t) for n, t in (("a", table), ("b", table.drop("user")))]
+    with pytest.raises(
+        PipelineError, match=r"b: the column 'user' \(evaluation.group\) is missing"
+    ):
+        check_columns(
+            Source({ALL: files}),
+            DataOptions(source="parquet", path="rows"),
+            None,
+            {"evaluation.group": "user"},
+        )
+    assert files[0].schema == table.schema
+    assert SourceFile.of_table("c", table[:0]).schema is None

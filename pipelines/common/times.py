@@ -1,0 +1,242 @@
+"""Times: the one parser of the columns that order, divide or compare rows, and of single times.
+
+A time is an integer or a finite float, whose unit only the user knows; a date; a timestamp of any
+unit and zone; or ISO 8601 text, with or without a zone. Times without a zone are UTC. All times of
+a column become numbers of one unit, its ticks, which are exact.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.common.errors import PipelineError
+
+EXPECTED = (
+    "integers, finite floats, dates, timestamps, or ISO 8601 text such as "
+    "'2025-11-01 12:00:00+01:00'"
+)
+_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_NAMES = {ticks: unit for unit, ticks in _UNITS.items()}
+_DAY = r"\d{4}-\d\d-\d\d"
+_CLOCK = r"[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?"
+_ZONE = r"(Z|[+-]\d\d(:?\d\d)?)"
+_ISO = rf"^{_DAY}({_CLOCK}{_ZONE}?)?$"
+_INT64 = np.iinfo(np.int64)
+
+
+def ticks_per_second(kind: pa.DataType) -> int | None:
+    """Ticks of a second in a column of times; None for numbers, whose unit only the user knows."""
+    if pa.types.is_timestamp(kind):
+        return _UNITS[kind.unit]
+    if is_text(kind):
+        return _UNITS["ns"]
+    return {pa.date32(): 1, pa.date64(): 10**3}.get(kind)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column holds strings."""
+    return (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def check_time_type(kind: pa.DataType, name: str, key: str, where: str) -> None:
+    """Checks that the type of a column may hold times.
+
+    Args:
+        kind: The type.
+        name: The column.
+        key: The key of the experiment that names it.
+        where: The file.
+
+    Raises:
+        PipelineError: It may not.
+    """
+    if not (_is_number(kind) or ticks_per_second(kind) or pa.types.is_null(kind)):
+        raise PipelineError(
+            f"{where}: column {name!r} ({key}): expected times: {EXPECTED}. Received: the type "
+            f"{kind}. Convert the column, or name another one."
+        )
+
+
+def to_ticks(column: pa.Array | pa.ChunkedArray, name: str, key: str, where: str) -> np.ndarray:
+    """Times as int64, or as float64 if the column holds such numbers.
+
+    Args:
+        column: The times `(rows,)`.
+        name: The column's name.
+        key: The key of the experiment that names it.
+        where: The file.
+
+    Raises:
+        PipelineError: A value is no time; the message names it.
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    check_time_type(kind, name, key, where)
+
+    def error(value: str, advice: str) -> PipelineError:
+        return PipelineError(
+            f"{where}: column {name!r} ({key}): expected a time in every row: {EXPECTED}. "
+            f"Received: {value}. {advice}"
+        )
+
+    if column.null_count:
+        raise error(
+            f"{column.null_count} nulls", "A time must have no nulls: fill them, or drop the rows."
+        )
+    if pa.types.is_null(kind):  # without rows
+        return np.zeros(0, np.int64)
+    if pa.types.is_floating(kind):
+        numbers = column.cast(pa.float64()).to_numpy()
+        bad = np.flatnonzero(~np.isfinite(numbers))
+        if len(bad):
+            advice = "A time must have no NaN: fill it, or drop the row."
+            raise error(str(numbers[bad[0]]), advice)
+        return numbers
+    if is_text(kind):
+        return _of_text(column.cast(pa.string()), error)
+    if pa.types.is_date32(kind):
+        column = column.cast(pa.timestamp("s"))
+    try:
+        return column.cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid:
+        largest = pc.max(column).as_py()
+        raise error(f"{largest}, above the largest int64", "Store it in a larger unit.") from None
+
+
+def to_tick(value: Any, kind: pa.DataType, up: bool = False) -> int | float | None:
+    """One time as a column of some type would hold it, in its ticks.
+
+    Args:
+        value: A number for a column of numbers; else ISO 8601 text, a date or a datetime.
+        kind: The type of the column.
+        up: Whether a time between two of the column's, such as noon for dates, becomes the later
+            one. A row from a cut on is at that one or after it.
+
+    Returns:
+        None if the column holds no such times.
+    """
+    second = ticks_per_second(kind)
+    if second is None:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return None
+        if pa.types.is_integer(kind) and isinstance(value, float) and np.isfinite(value):
+            return -int(-value // 1) if up else int(value // 1)
+        return value
+    nanoseconds = _nanoseconds(value.isoformat() if hasattr(value, "isoformat") else value)
+    if nanoseconds is None:
+        return None
+    step = 10**9 // second * (86_400 * second if pa.types.is_date(kind) else 1)
+    steps = -(-nanoseconds // step) if up else nanoseconds // step
+    return min(max(steps * step * second // 10**9, _INT64.min), _INT64.max)
+
+
+def common_time_type(kinds: Collection[pa.DataType]) -> pa.DataType | None:
+    """The type that holds the times of several files exactly: of units the finest, of zones UTC.
+
+    Returns:
+        None if there is none: some are numbers and others dates, or text and others not.
+    """
+    kinds = list(dict.fromkeys(kind for kind in kinds if not pa.types.is_null(kind)))
+    if len(kinds) <= 1:
+        return kinds[0] if kinds else pa.null()
+    if all(map(is_text, kinds)):
+        return pa.string()
+    if all(map(_is_number, kinds)):
+        return pa.int64() if all(map(pa.types.is_integer, kinds)) else pa.float64()
+    seconds = [ticks_per_second(kind) for kind in kinds]
+    if None in seconds or any(map(is_text, kinds)):
+        return None
+    zones = {kind.tz for kind in kinds if pa.types.is_timestamp(kind)}
+    zone = zones.pop() if len(zones) == 1 else "UTC"
+    return pa.timestamp(_NAMES[max(filter(None, seconds))], zone)
+
+
+def as_time_type(
+    column: pa.ChunkedArray, kind: pa.DataType, name: str, key: str, where: str
+) -> pa.ChunkedArray:
+    """A column of times in the `common_time_type` of several files.
+
+    Raises:
+        PipelineError: A time does not fit the type.
+    """
+    if column.type == kind:
+        return column
+    try:
+        if pa.types.is_date32(column.type):
+            column = column.cast(pa.timestamp("s"))
+        if pa.types.is_timestamp(kind):  # no zone first: a cast between zones keeps the instants
+            column = column.cast(pa.timestamp(kind.unit, getattr(column.type, "tz", None)))
+        return column.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise PipelineError(
+            f"{where}: column {name!r} ({key}): expected times that fit {kind}, the type of this "
+            f"column over all files. Received: {column.type}: {error}. Give all files one type."
+        ) from None
+
+
+def shown_time(tick: int | float, kind: pa.DataType) -> int | float | str:
+    """A time for messages and reports: a number as it is, else its date and second in UTC."""
+    second = ticks_per_second(kind)
+    if second is None:
+        return tick
+    if pa.types.is_date(kind):
+        return str(np.datetime64(int(tick) // second, "s").astype("datetime64[D]"))
+    zone = "+00:00" if is_text(kind) or kind.tz else ""
+    return str(np.datetime64(int(tick) // second, "s")).replace("T", " ") + zone
+
+
+def _of_text(
+    texts: pa.Array | pa.ChunkedArray, error: Callable[[str, str], PipelineError]
+) -> np.ndarray:
+    """ISO text as nanoseconds since 1970."""
+    matches = pc.match_substring_regex(texts, _ISO)
+    index = pc.index(matches, False).as_py()
+    if index >= 0:
+        text = texts[index].as_py()
+        is_number = re.fullmatch(r"\s*[+-]?\d+([.,]\d+)?\s*", text) is not None
+        advice = "Store a number as a number." if is_number else "Convert it."
+        raise error(repr(text), advice)
+    zoned = pc.match_substring_regex(texts, rf"{_CLOCK}{_ZONE}$")
+    clock = pc.match_substring_regex(texts, _CLOCK)
+    ends = pc.if_else(clock, pc.if_else(zoned, "", "Z"), "T00:00Z")
+    whole = pc.binary_join_element_wise(texts, ends, "")
+    try:
+        return whole.cast(pa.timestamp("ns", "UTC")).cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid:
+        text = next(filter(_fails, texts.to_pylist()), texts[0].as_py())
+        raise error(repr(text), "No such time is from 1677 to 2262; correct it.") from None
+
+
+def _fails(text: str) -> bool:
+    """Whether a text of the ISO form is no time of the years of `timestamp[ns]`."""
+    nanoseconds = _nanoseconds(text)
+    return nanoseconds is None or not _INT64.min <= nanoseconds <= _INT64.max
+
+
+def _nanoseconds(text: Any) -> int | None:
+    """Nanoseconds since 1970 of ISO text; None if it is none."""
+    if not isinstance(text, str) or re.fullmatch(_ISO, text, re.ASCII) is None:
+        return None
+    found = re.search(r"\.(\d+)", text)
+    digits = found[1] if found else ""
+    try:
+        time = datetime.fromisoformat(re.sub(r"\.\d+", "", text))
+    except ValueError:
+        return None
+    zoned = time if time.tzinfo else time.replace(tzinfo=UTC)
+    since = zoned - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 10**9 + int(digits.ljust(9, "0"))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
