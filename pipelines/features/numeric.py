@@ -17,7 +17,7 @@ from pipelines.features.base import (
     is_missing_tensor,
 )
 
-_EPSILON = float(np.finfo("float32").eps)
+_ROUNDING = 1e-12  # of the mean of equal numbers, relative to it
 _LARGEST = 1e6  # magnitude of a transformed number
 
 
@@ -43,6 +43,7 @@ class Moments:
 class NumericTransform:
     """Applies `steps`: `log1p` is sign(x) log(1 + |x|), `standardise` is (x - mean) / deviation.
 
+    The steps are those of float64, as a Unix time less its mean would lose its values in float32.
     The result is clipped to [-1e6, 1e6].
     """
 
@@ -56,7 +57,7 @@ class NumericTransform:
     def graph(self) -> GraphFunction:
         def function(values: tf.Tensor) -> tf.Tensor:
             missing = is_missing_tensor(values)
-            numbers = tf.where(missing, 0.0, values)
+            numbers = tf.cast(tf.where(missing, 0.0, values), tf.float64)
             for step in self.steps:
                 if step == "log1p":
                     numbers = tf.sign(numbers) * tf.math.log1p(tf.abs(numbers))
@@ -64,7 +65,7 @@ class NumericTransform:
                     numbers = (numbers - self.mean) * (1.0 / self.deviation)
             # Products of huge numbers would overflow inside the model.
             numbers = tf.clip_by_value(numbers, -_LARGEST, _LARGEST)
-            return tf.where(missing, np.float32(np.nan), numbers)
+            return tf.where(missing, np.float32(np.nan), tf.cast(numbers, tf.float32))
 
         return function
 
@@ -106,6 +107,6 @@ class NumericFitter:
     def finish(self, state: Moments) -> NumericTransform:
         deviation = (state.squares / state.count) ** 0.5 if state.count else 0.0
         # A constant column deviates only by rounding: it becomes zeros, not huge numbers.
-        if deviation <= _EPSILON * abs(state.mean):
+        if deviation <= _ROUNDING * abs(state.mean):
             deviation = 1.0
         return NumericTransform(self.steps, state.mean, deviation)

@@ -1,0 +1,67 @@
+"""Numbers whose values float32 does not keep apart, such as Unix times of one day."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pipelines.features.fit import owners, raw_values
+from pipelines.storage.dataset import DataSplit, Reader
+from recsys_attn.schema import Schema
+
+_FEW = 1024  # values between the smallest and the largest number
+_WHOLE = 2.0**24  # float32 has all whole numbers below it
+
+
+def coarse_features(schema: Schema, split: DataSplit) -> list[str]:
+    """A warning for each feature of numbers that are large and hardly differ.
+
+    Features are float32 in the data, in training and in requests, so what float32 rounds to one
+    number stays one. Reads row groups only until each feature has spread enough.
+
+    Args:
+        schema: The features.
+        split: The split that they are fitted on.
+    """
+    bounds = {f.name: (np.inf, -np.inf) for f in owners(schema) if f.dtype == "float32"}
+    left, footers = [f for f in owners(schema) if f.name in bounds], split.footers
+    for number in range(len(footers)):
+        if not left:
+            break
+        with Reader(footers, [feature.name for feature in left]) as reader:
+            table = reader.read([number])
+        for feature in left:
+            values = raw_values(feature, table).drop_null().to_numpy(zero_copy_only=False)
+            low, high = bounds[feature.name]
+            low, high = values.min(initial=low), values.max(initial=high)
+            bounds[feature.name] = float(low), float(high)
+        left = [feature for feature in left if _apart(*bounds[feature.name]) <= _FEW]
+    return [
+        _warning(feature.name, *bounds[feature.name])
+        for feature in left
+        if _loses(*bounds[feature.name])
+    ]
+
+
+def _apart(low: float, high: float) -> int:
+    """How many float32 numbers there are from the smallest to the largest."""
+    if low > high:
+        return 0
+    if low < 0 < high:
+        return _FEW + 1
+    ends = np.abs(np.array([low, high], np.float32)).view(np.int32).astype(np.int64)
+    return int(abs(ends[1] - ends[0])) + 1
+
+
+def _loses(low: float, high: float) -> bool:
+    """Whether the numbers may have been others: whole ones below 2^24 are what they were."""
+    if low > high or max(abs(low), abs(high)) > _WHOLE:
+        return low <= high
+    return low < high and not (low.is_integer() and high.is_integer())
+
+
+def _warning(name: str, low: float, high: float) -> str:
+    return (
+        f"Feature {name!r} loses values: float32 keeps at most {_apart(low, high):,} apart from "
+        f"{low:.10g} to {high:.10g}. Subtract a constant in the files and in requests, such as "
+        "the smallest value, or use a difference, such as an age."
+    )
