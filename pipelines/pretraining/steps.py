@@ -60,7 +60,8 @@ class SequenceSteps:
     ) -> SequenceSteps:
         """The steps of an experiment in a run folder."""
         command = "recsys-attn pretrain --step"
-        run = Run(folder, experiment.settings, experiment.seed, console, force, command)
+        settings, files = experiment.settings, experiment.data.stamps
+        run = Run(folder, settings, experiment.seed, console, force, command, files)
         return cls(experiment, run, console)
 
     def everything(self) -> None:
@@ -108,7 +109,7 @@ class SequenceSteps:
             files = [path for split in SPLITS for path in sorted((folder / split).glob("*"))]
             return {**summary, "data_hash": hash_files(files)}
 
-        self._execute("ingest", build, sources=self.experiment.data.stamps())
+        self._execute("ingest", build, sources=self.run.stamps)
 
     def fit(self) -> None:
         """Fits the vocabularies on the train rows."""

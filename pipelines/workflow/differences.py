@@ -1,12 +1,15 @@
-"""Differences between settings, as keys of the experiment file with both values."""
+"""Differences between settings, as keys of the experiment file, and between source files."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from pipelines.storage.filesystem import shown
+
+_SHOWN = 3  # files in a message
 
 
 def differences(before: Any, now: Any, key: str = "") -> list[str]:
@@ -30,6 +33,24 @@ def differences(before: Any, now: Any, key: str = "") -> list[str]:
             for clause in differences(*values, f"{key}.{name}")
         ]
     return [f"`{key}` was {_text(before)} and is {_text(now)} now"]
+
+
+def changed_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """One clause for each file whose stamp, its size and time, differs; of many the first ones."""
+    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    clauses = [f"{name} {_change(before.get(name), now.get(name))}" for name in names[:_SHOWN]]
+    return clauses + [f"{len(names) - _SHOWN} more files"] * (len(names) > _SHOWN)
+
+
+def _change(before: str | None, now: str | None) -> str:
+    """The change of a stamp, in words."""
+    if before is None or now is None:
+        return "is new" if before is None else "is gone"
+    (old, _), (new, written) = before.split(), now.split()
+    if old != new:
+        return f"had {int(old):,} bytes and has {int(new):,} now"
+    at = datetime.fromtimestamp(int(written) / 1e9).isoformat(" ", "seconds")
+    return f"has the same size but was written again at {at}"
 
 
 def _by_name(value: Any) -> dict[str, Any]:

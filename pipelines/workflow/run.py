@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +27,19 @@ from pipelines.common.artifacts import (
     write_json,
 )
 from pipelines.common.errors import PipelineError
-from pipelines.workflow.differences import differences
+from pipelines.workflow.differences import changed_files, differences
 
 Build = Callable[[Path], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class StepSpec:
-    """The name of a step, its folder and the steps it reads."""
+    """The name of a step, its folder, the steps it reads, and whether it is a command."""
 
     name: str
     folder: str
     reads: tuple[str, ...] = ()
+    is_command: bool = True
 
 
 STEPS = {
@@ -48,7 +50,8 @@ STEPS = {
         StepSpec("train", MODEL, ("ingest", "fit")),
         StepSpec("evaluate", EVALUATION, ("ingest", "train")),
         StepSpec("export", "export", ("ingest", "train")),
-        StepSpec("statistics", "statistics", ("ingest", "fit")),  # written by `evaluate` or `skew`
+        # Written by `evaluate` or `skew`.
+        StepSpec("statistics", "statistics", ("ingest", "fit"), is_command=False),
     )
 }
 
@@ -64,6 +67,7 @@ class Run:
         console: Prints the progress.
         force: Run a step even if nothing has changed.
         command: The command line before the name of a step.
+        files: Reads the stamps of the source files.
     """
 
     folder: Path
@@ -72,7 +76,13 @@ class Run:
     console: Console
     force: bool = False
     command: str = "recsys-attn"
+    files: Callable[[], Mapping[str, str]] = dict
     _checked: dict[str, dict[str, Any]] = field(default_factory=dict, init=False, compare=False)
+
+    @cached_property
+    def stamps(self) -> Mapping[str, str]:
+        """The stamps of the source files as the command began; a later change is the next's."""
+        return self.files()
 
     def path(self, step: str) -> Path:
         """The folder of a step."""
@@ -112,10 +122,12 @@ class Run:
                 f"{self.folder} instead of the experiment file, without --set; for the new values, "
                 f"run `recsys-attn {step}` again, or `recsys-attn run` for all steps."
             )
-        if manifest.get("inputs") != self._inputs(step, manifest.get("sources")):
+        before, now = manifest.get("inputs"), self._inputs(step, manifest.get("sources"))
+        if before != now:
+            changed = [name for name in now if (before or {}).get(name) != now[name]]
             raise PipelineError(
-                f"{folder} was made from inputs that have changed since: run "
-                f"`recsys-attn {step}` again, or `recsys-attn run` for all steps."
+                f"{folder} was made from inputs that have changed since ({', '.join(changed)}): "
+                f"run `{self.command} {step}` again, or all steps."
             )
         return manifest
 
@@ -148,6 +160,8 @@ class Run:
             The manifest.
         """
         target = target or self.path(step)
+        if STEPS[step].is_command and "ingest" in _before(step):
+            self._check_files()
         if self.is_current(step, target, sources):
             self._say(step, "unchanged, skipped", target)
             return read_json(target / MANIFEST)
@@ -155,6 +169,11 @@ class Run:
         changes = self._changes(step, _manifest(before or target))
         if changes:
             self._say(step, f"settings changed: {'; '.join(changes)}", None)
+        if step == "ingest":
+            made = _manifest(target).get("sources")
+            changes = [] if made is None else changed_files(made, sources or {})
+            if changes:
+                self._say(step, f"files changed: {'; '.join(changes)}", None)
         self._say(step, "...", None)
         begin = time.perf_counter()
         with atomic_directory(target) as folder:
@@ -176,6 +195,24 @@ class Run:
         self._checked.clear()
         self._say(step, f"done in {manifest['seconds']:.1f} s", target)
         return manifest
+
+    def _check_files(self) -> None:
+        """Raises the error for source files that changed after they were read.
+
+        Files on another machine, or that are all gone, are not asked for: the run has its rows.
+        """
+        made = _manifest(self.path("ingest")).get("sources")
+        try:
+            now = self.stamps
+        except PipelineError:
+            return
+        changes = [] if made is None else changed_files(made, now)
+        if changes:
+            raise PipelineError(
+                f"{self.path('ingest')} was made from files that have changed since: "
+                f"{'; '.join(changes)}. Run `{self.command} ingest` again, or all steps; or put "
+                "the files back."
+            )
 
     def is_current(self, step: str, target: Path, sources: Mapping[str, str] | None = None) -> bool:
         """Whether `target` is up to date, so that the step can be skipped."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from pipelines.experiment.step_fingerprints import (
 from pipelines.export.export import export
 from pipelines.export.small_weights import shrink
 from pipelines.features import FittedFeatures, fit_split
+from pipelines.features.coarse import coarse_features
 from pipelines.features.empty import empty_features, nothing_to_learn
 from pipelines.feed.chunk import own_request
 from pipelines.ingest import ingest
@@ -84,7 +85,8 @@ class Steps:
     @classmethod
     def of(cls, experiment: Experiment, folder: Path, console: Console, force: bool) -> Steps:
         """The steps of an experiment in a run folder."""
-        run = Run(folder, settings_by_step(experiment), experiment.seed, console, force)
+        settings, files = settings_by_step(experiment), partial(source_stamps, experiment)
+        run = Run(folder, settings, experiment.seed, console, force, files=files)
         return cls(experiment, run, console)
 
     def everything(self) -> None:
@@ -122,7 +124,7 @@ class Steps:
             files += [path for path in [folder / ITEMS] if path.exists()]
             return {**summary, "data_hash": hash_files(files)}
 
-        manifest = self._execute("ingest", build, sources=source_stamps(self.experiment))
+        manifest = self._execute("ingest", build, sources=self.run.stamps)
         # If ingest was skipped, this is the first look at the columns.
         where = str(self.run.path("ingest"))
         for key, name in named.items():
@@ -143,6 +145,8 @@ class Steps:
                 progress.stop()
             for name in empty_features(schema, train):
                 progress.finish(nothing_to_learn(name))
+            for warning in coarse_features(schema, train):
+                progress.finish(warning)
             fitted = dataclasses.replace(fitted, items=ItemTable.load(self.run.path("ingest")))
             fitted.save(folder)
             sized = ((f.name, getattr(f, "size", None)) for f in fitted.schema.features)
@@ -384,7 +388,7 @@ class Steps:
     @property
     def _load(self) -> Load:
         """What workers load the trained model with."""
-        return functools.partial(load_trained, self.run.folder, self.experiment.model.exclude)
+        return partial(load_trained, self.run.folder, self.experiment.model.exclude)
 
     @property
     def request(self) -> str | None:

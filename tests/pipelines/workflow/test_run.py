@@ -5,6 +5,7 @@ import io
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ class Recorder:
     @property
     def run(self) -> Run:
         console = Console(file=self.output, width=80)
-        return Run(self.folder, self.settings, self.seed, console, self.force)
+        files = partial(dict, self.sources)
+        return Run(self.folder, self.settings, self.seed, console, self.force, files=files)
 
     def execute(self, *steps: str) -> list[str]:
         """The steps that did run."""
@@ -188,3 +190,40 @@ def test_step_refuses_outdated_inputs(recorder: Recorder) -> None:
         PipelineError, match=r"features was made from inputs that have changed since"
     ):
         recorder.execute("train")
+
+
+@pytest.mark.parametrize("step", ORDER[1:])
+@pytest.mark.parametrize(
+    ("sources", "change"),
+    [
+        ({"/data/a.parquet": "1800 1"}, "a.parquet had 17 bytes and has 1,800 now"),
+        ({"/data/a.parquet": "17 2"}, "a.parquet has the same size but was written again at"),
+        ({}, "a.parquet is gone"),
+        ({**SOURCES, "/data/b.parquet": "3 1"}, "/data/b.parquet is new"),
+        ({**SOURCES, **{f"/data/{n}": "3 1" for n in range(7)}}, "/2 is new; 4 more files"),
+    ],
+    ids=["size", "time", "gone", "new", "many"],
+)
+def test_every_step_names_the_files_that_changed(
+    recorder: Recorder, step: str, sources: Mapping[str, str], change: str
+) -> None:
+    recorder.sources = sources
+    with pytest.raises(PipelineError, match=rf"data was made from files that.*{change}.*ingest`"):
+        recorder.execute(step)
+    recorder.output.truncate(0)
+    assert recorder.execute() == list(ORDER)
+    assert "ingest: files changed: " in recorder.output.getvalue()
+
+
+def test_files_that_change_while_a_command_runs_are_the_next_ones(recorder: Recorder) -> None:
+    run = recorder.run
+    run.execute("ingest", lambda folder: {}, run.stamps)
+    recorder.sources = {}
+    run.execute("fit", lambda folder: {})
+
+
+def test_files_that_cannot_be_reached_are_not_asked_for(recorder: Recorder) -> None:
+    def gone() -> Mapping[str, str]:
+        raise PipelineError("no file or folder is at /data")
+
+    dataclasses.replace(recorder.run, files=gone).execute("evaluate", lambda folder: {})

@@ -207,10 +207,16 @@ def test_a_changed_source_file_makes_ingest_run_again(tmp_path: Path, run: Path)
     }
     text = ("simulate = { rows = 3000, users = 50, items = 96 }\n", "")
     console = Console(file=io.StringIO(), width=80)
-    steps = Steps.of(load(tmp_path, text, **values), tmp_path / "new", console, force=False)
-    steps.ingest()
-    steps.ingest()
-    assert _printed(steps).count("unchanged, skipped") == 1
+    experiment = load(tmp_path, text, **values)
+
+    def command() -> Steps:
+        return Steps.of(experiment, tmp_path / "new", console, force=False)
+
+    for _ in range(2):
+        command().ingest()
+    assert _printed(command()).count("unchanged, skipped") == 1
     (source / "train" / "part-00000.parquet").touch()
-    steps.ingest()
-    assert _printed(steps).count("unchanged, skipped") == 1
+    with pytest.raises(PipelineError, match=r"part-00000\.parquet has the same size but was"):
+        command().fit()
+    command().ingest()
+    assert _printed(command()).count("unchanged, skipped") == 1
