@@ -294,7 +294,7 @@ def load_experiment(path: Path, overrides: dict[str, Any] | None = None) -> Expe
         text = json.dumps(values, default=iso_text)
         return kind.model_validate_json(text, strict=True)
     except ValidationError as error:
-        raise PipelineError(explain(error, kind, str(path), inherited)) from None
+        raise PipelineError(explain(error, kind, str(path), inherited, values=values)) from None
 
 
 def read_values(path: Path, overrides: dict[str, Any]) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def check_made_columns(data: DataOptions, schema: Schema) -> None:
     numbers = {aggregate.name for aggregate in data.aggregates}
     histories = {history.name: history for history in data.histories}
     for index, feature in enumerate(schema.features):
-        key = f"`features[{index}].kind`: the feature {feature.name!r} is a column of"
+        key = f"`features[{index}].kind`: the feature is a column of"
         if feature.name in numbers and (is_listed(feature) or feature.dtype != "float32"):
             raise ValueError(
                 f'{key} `data.aggregates`, which holds numbers: expected kind = "numeric". '

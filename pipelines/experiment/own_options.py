@@ -38,7 +38,7 @@ def check_own_options(values: dict[str, Any], where: str) -> None:
         try:
             TypeAdapter(kind).validate_json(json.dumps(options, default=iso_text), strict=True)
         except ValidationError as error:
-            raise PipelineError(explain(error, kind, where, within=f"{key}.")) from None
+            raise PipelineError(explain(error, kind, where, (), f"{key}.", values)) from None
 
 
 def _source(values: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:

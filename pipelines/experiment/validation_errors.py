@@ -7,7 +7,7 @@ import json
 import re
 import types
 import typing
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
@@ -51,6 +51,7 @@ def explain(
     where: str,
     copied: Collection[str] = (),
     within: str = "",
+    values: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> str:
     """Returns all problems, each on a line that starts with `where`.
 
@@ -60,6 +61,7 @@ def explain(
         where: The file.
         copied: Keys with copied values; their problems are reported for the original key.
         within: Key of the table that was checked alone, with a dot.
+        values: The checked values; tables of a list, such as features, are named by their `name`.
     """
     problems: Any = error.errors(include_url=False)
     wrong_kinds = {p["loc"][:-1] for p in problems if _is_wrong_kind(p)}
@@ -81,7 +83,22 @@ def explain(
         expected = _one_of(several)
         hint = _hint(key, received.strip('"'), re.findall("'([^']+)'", expected))
         sentences.append(f"`{within}{key}`: expected {expected}. Received: {received}.{hint}")
-    return "\n".join(f"{where}: {sentence}" for sentence in dict.fromkeys(sentences))
+    named = (_with_name(sentence, values) for sentence in dict.fromkeys(sentences))
+    return "\n".join(f"{where}: {sentence}" for sentence in named)
+
+
+def _with_name(text: str, values: Mapping[str, Any]) -> str:
+    """The sentence with the names of tables in lists: "`features[4].share` of 'price' ..."."""
+
+    def named(found: re.Match[str]) -> str:
+        tables: Any = values
+        for key in found[1].split("."):
+            tables = tables.get(key) if isinstance(tables, Mapping) else None
+        table = tables[int(found[2])] if isinstance(tables, list) else None
+        name = table.get("name") if isinstance(table, dict) else None
+        return f"{found[0]} of {name!r}" if name else found[0]
+
+    return re.sub(r"`([\w.]+)\[(\d+)\][^`]*`", named, text)
 
 
 def _one_of(several: Sequence[str]) -> str:

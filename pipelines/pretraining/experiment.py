@@ -212,7 +212,7 @@ def load_sequence_experiment(
     try:
         return kind.model_validate_json(json.dumps(values, default=iso_text), strict=True)
     except ValidationError as error:
-        raise PipelineError(explain(error, kind, str(path), [])) from None
+        raise PipelineError(explain(error, kind, str(path), values=values)) from None
 
 
 @functools.cache

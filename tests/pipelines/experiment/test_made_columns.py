@@ -111,11 +111,11 @@ def test_histories_and_aggregates_become_features_by_name(tmp_path: Path) -> Non
     [
         (
             {"features": [{"kind": "categorical", "name": "clicks"}]},
-            r"`features\[0\].kind`: the feature 'clicks' is a column of `data.aggregates`",
+            r"`features\[0\].kind` of 'clicks': the feature is a column of `data.aggregates`",
         ),
         (
             {"features": [{"kind": "numeric", "name": "seen"}]},
-            r"`features\[0\].kind`: the feature 'seen' is a column of `data.histories`",
+            r"`features\[0\].kind` of 'seen': the feature is a column of `data.histories`",
         ),
         ({"tasks": [{"name": "clicks"}]}, "the label 'clicks' is a column of earlier events"),
         (

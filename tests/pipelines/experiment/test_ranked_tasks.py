@@ -21,11 +21,11 @@ ROWS = (SIMULATED, 'source = "parquet"\npath = "."')
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        (RANKED, {}, '`tasks[0].loss` = "softmax" compares the candidates of a request, but each'),
+        (RANKED, {}, "`tasks[0].loss` of 'click' = \"softmax\" compares the candidates of a"),
         (
             (CLICK, f'{CLICK}\nloss = {{ name = "jrc", alpha = 0.9 }}'),
             {},
-            '`tasks[0].loss` = "jrc" compares the candidates of a request',
+            "`tasks[0].loss` of 'click' = \"jrc\" compares the candidates of a request",
         ),
         (None, {"training__monitor": "mrr@3"}, "`training.monitor` (mean MRR@3) compares the"),
     ],

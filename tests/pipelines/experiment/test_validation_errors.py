@@ -1,5 +1,6 @@
 """Every mistake in an experiment file is one actionable sentence."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,26 @@ def test_inherited_mistake_is_reported_once(tmp_path: Path) -> None:
     assert [problem.partition(":")[0] for problem in problems] == ["`features[1].transform.kind`"]
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ((SEQUENCE, "share = 3"), "`features[3].share` of 'clicked_items' is not a known key."),
+        ((PRICE, 'transform = ["log"]'), "`features[2].transform[0]` of 'price': expected 'log1p'"),
+        ((CLICK, CLICK + "\nweight = inf"), "`tasks[0].weight` of 'click': expected a finite"),
+        (
+            (DATA, f'{DATA}histories = [{{ name = "seen", off = "item_id" }}]\n'),
+            "`data.histories[0].off` of 'seen' is not a known key. Did you mean `of`?",
+        ),
+        ((ITEM, 'dtype = "int64"'), "`features[1].name` is missing"),
+    ],
+    ids=["key", "value", "task", "history", "nameless"],
+)
+def test_a_table_of_a_list_is_named(tmp_path: Path, change: tuple[str, str], sentence: str) -> None:
+    with pytest.raises(PipelineError) as caught:
+        load_experiment(write(tmp_path, change))
+    assert f": {sentence}" in str(caught.value)
+
+
 def test_a_long_value_is_cut(tmp_path: Path) -> None:
     (problem,) = _problems(tmp_path, ("seed = 3", f"seed = {list(range(100))}"))
     assert problem.endswith("....")
@@ -257,4 +278,5 @@ def _explained(path: Path) -> list[str]:
     assert not [word for word in JARGON if word in message]
     lines = message.splitlines()
     assert all(line.startswith(f"{path}: ") for line in lines)
-    return [line.removeprefix(f"{path}: ") for line in lines]
+    sentences = [line.removeprefix(f"{path}: ") for line in lines]
+    return [re.sub(r"^(`\w+\[\d+\][^`]*`) of '\w+'", r"\1", line) for line in sentences]

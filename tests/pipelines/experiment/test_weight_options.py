@@ -43,9 +43,9 @@ def test_losses_and_weights_are_read_by_name_or_table(tmp_path: Path) -> None:
         (
             [(CLICK, f"{CLICK}\nweight = 2.0")],
             {"task_weights": "uncertainty"},
-            "`tasks[0].weight` would have no effect. Keep one of them. Received: 'uncertainty' and",
+            "`tasks[0].weight` of 'click' would have no effect. Keep one of them. Received: 'unc",
         ),
-        ([loss('"focal"')], {"calibrate": False}, "`tasks[0].loss` (focal) teaches probabilities"),
+        ([loss('"focal"')], {"calibrate": False}, "`tasks[0].loss` of 'click' (focal) teaches"),
         (
             [loss('{ name = "cross_entropy", smoothing = 0.1 }')],
             {"calibrate": False},

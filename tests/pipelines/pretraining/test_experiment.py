@@ -85,7 +85,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "table of a loss": (
         objectives({**NEXT, "loss": {"name": "bpr"}}),
-        r"`objectives\[0\].loss`: Expected `class_name` in .* an item loss: .*\['name'\]",
+        r"`objectives\[0\].loss` of 'next_item': Expected `class_name` .* item loss: .*\['name'\]",
     ),
     "views": (
         objectives(NEXT, {"name": "contrastive", "views": ["crops"]}),
