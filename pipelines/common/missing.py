@@ -13,6 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 MISSING_INT = int(np.iinfo("int64").min)  # stands for null in int64 tensors
+_TEXTS = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+)
 MISSING: dict[str, Any] = {"string": "", "int64": MISSING_INT, "float32": np.float32(np.nan)}
 
 
@@ -40,6 +46,6 @@ def _stands_for_null(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chunke
         return pc.equal(values, MISSING_INT)
     if pa.types.is_floating(kind):
         return pc.is_nan(values)
-    if any(f(kind) for f in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)):
+    if any(has_length(kind) for has_length in _TEXTS):
         return pc.equal(pc.binary_length(values), 0)
     return values.is_null()

@@ -207,7 +207,7 @@ def _of_text(
         advice = "Store a number as a number." if is_number else "Convert it."
         raise error(repr(text), advice)
     zoned = pc.match_substring_regex(texts, rf"{_CLOCK}{_ZONE}$")
-    clock = pc.match_substring_regex(texts, _CLOCK)
+    clock = pc.greater(pc.binary_length(texts), len("2025-11-01"))
     ends = pc.if_else(clock, pc.if_else(zoned, "", "Z"), "T00:00Z")
     whole = pc.binary_join_element_wise(texts, ends, "")
     try:

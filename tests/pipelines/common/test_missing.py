@@ -9,7 +9,7 @@ from serving.encoding.raw_values import missing_value
 
 CASES = [
     *((kind, ["", "a", None, " "], ["a", " "]) for kind in (pa.string(), pa.large_string())),
-    (pa.binary(), [b"", b"a", None, b" "], [b"a", b" "]),
+    *((kind, [b"", b"a", None, b" "], [b"a", b" "]) for kind in (pa.binary(), pa.large_binary())),
     (pa.int64(), [MISSING_INT, 0, None, -1], [0, -1]),
     (pa.int32(), [-(2**31), 0, None, -1], [-(2**31), 0, -1]),
     (pa.float64(), [np.nan, 0.0, None, -np.inf], [0.0, -np.inf]),

@@ -1,6 +1,8 @@
 """Times of every kind become exact ticks; what is no time is refused by its value."""
 
 import datetime as dt
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -146,3 +148,12 @@ def test_times_are_shown_by_the_second():
     assert shown_time(86_400, pa.date32()) == "1970-01-02"
     assert shown_time(-62_135_596_800, pa.timestamp("s")) == "0001-01-01 00:00:00"
     assert shown_time(61 * 10**9 + 1, pa.timestamp("ns", "UTC")) == "1970-01-01 00:01:01+00:00"
+
+
+def test_times_and_missing_values_need_no_tensorflow():
+    code = (
+        "import sys, pipelines.common.times, pipelines.common.missing; "
+        "print({'tensorflow', 'keras'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

@@ -1,5 +1,6 @@
 """The steps from a log of events to metrics, which run once."""
 
+import dataclasses
 import itertools
 import json
 import shutil
@@ -112,6 +113,15 @@ def test_second_run_skips_every_step(finished: Path) -> None:
     for step in STEPS:
         assert f"{step}: unchanged, skipped" in printed(again)
     assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+@pytest.mark.parametrize("step", STEPS[1:])
+def test_each_step_refuses_rows_of_a_changed_log(finished: Path, step: str) -> None:
+    again = steps(finished)
+    changed = dict.fromkeys(again.run.stamps, "1 1")
+    other = dataclasses.replace(again, run=dataclasses.replace(again.run, files=lambda: changed))
+    with pytest.raises(PipelineError, match=r"had [\d,]+ bytes and has 1 now.*--step ingest`"):
+        getattr(other, step)()
 
 
 def test_changed_evaluation_trains_nothing_anew(finished: Path, tmp_path: Path) -> None:
