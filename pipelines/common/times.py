@@ -117,7 +117,8 @@ def to_tick(value: Any, kind: pa.DataType, up: bool = False) -> int | float | No
     """One time as a column of some type would hold it, in its ticks.
 
     Args:
-        value: A number for a column of numbers; else ISO 8601 text, a date or a datetime.
+        value: A number for a column of numbers; else ISO 8601 text, a date or a datetime, also
+            NumPy's.
         kind: The type of the column.
         up: Whether a time between two of the column's, such as noon for dates, becomes the later
             one. A row from a cut on is at that one or after it.
@@ -132,6 +133,8 @@ def to_tick(value: Any, kind: pa.DataType, up: bool = False) -> int | float | No
         if pa.types.is_integer(kind) and isinstance(value, float) and np.isfinite(value):
             return -int(-value // 1) if up else int(value // 1)
         return value
+    if isinstance(value, np.datetime64):
+        value = str(value.astype("datetime64[ns]"))
     nanoseconds = _nanoseconds(value.isoformat() if hasattr(value, "isoformat") else value)
     if nanoseconds is None:
         return None

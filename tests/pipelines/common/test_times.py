@@ -100,6 +100,8 @@ def test_one_time_is_what_its_column_holds():
     assert to_tick(noon, pa.date32(), up=True) == day + 86_400
     assert to_tick(noon, pa.timestamp("s")) == day + 43_200
     assert to_tick(noon, pa.timestamp("s"), up=True) == day + 43_201
+    assert to_tick(np.datetime64("2025-11-01T12"), pa.timestamp("s")) == day + 43_200
+    assert to_tick(np.datetime64("NaT"), pa.timestamp("s")) is None
     assert to_tick(dt.date(2025, 11, 1), pa.timestamp("ms")) == day * 1000
     zoned = dt.datetime(2025, 11, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1)))
     assert to_tick(zoned, pa.timestamp("ns", BERLIN)) == day * 10**9
