@@ -99,6 +99,23 @@ def test_the_mask_of_a_csv(asked, tmp_path):
     assert found == [k % 3 == 0 for k in range(ROWS)]
 
 
+@pytest.mark.parametrize("click", [["1", "0"], ["1.0", "0.0"], ["True", "false"], ["yes", "no"]])
+def test_the_label_of_a_csv(click, tmp_path):
+    columns = _columns(click=[click[k % 2] for k in range(ROWS)])
+    lines = [",".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
+    write_text(tmp_path / "rows.csv", "\n".join([",".join(columns), *lines]))
+    if click[0] == "yes":
+        message = (
+            r"rows\.csv: column 'click': expected a label of 0, 1, true.*'yes'.*Write 1 for yes"
+        )
+        with pytest.raises(PipelineError, match=message):
+            _ingest(tmp_path, "csv", "rows.csv")
+        return
+    _ingest(tmp_path, "csv", "rows.csv")
+    found = read_all(tmp_path / "out").sort_by("price")["click"].to_pylist()
+    assert found == [1 - k % 2 for k in range(ROWS)]
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
