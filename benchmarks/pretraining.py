@@ -43,11 +43,11 @@ from pipelines.boards.influences import Influences
 from pipelines.common.artifacts import EXPERIMENT, fingerprint, write_json
 from pipelines.experiment.config import Experiment, load_experiment
 from pipelines.feed.counts import RequestCounts
-from pipelines.ingest.hashing import hash_column, uniform
 from pipelines.metrics.intervals import Influence, auc_influence
 from pipelines.pretraining.experiment import SequenceExperiment, load_sequence_experiment
 from pipelines.pretraining.steps import SequenceSteps
 from pipelines.storage.dataset import DataSplit
+from pipelines.storage.hashing import hash_column, uniform
 from pipelines.workflow.steps import Steps
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import tempfile
 import tomllib
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
@@ -14,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from pipelines.cli.import_tensorflow import import_tensorflow
-from pipelines.common.errors import PipelineError
+from pipelines.common.errors import PipelineError, sentence
 
 if TYPE_CHECKING:
     from pipelines.pretraining.steps import SequenceSteps
@@ -90,9 +92,14 @@ def reported() -> Iterator[None]:
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
-    except (PipelineError, OSError) as error:
-        ERRORS.print(f"[bold red]Error:[/bold red] {escape(str(error))}", soft_wrap=True)
-        raise SystemExit(getattr(error, "exit_status", 1)) from None
+    except PipelineError as error:
+        _print_error(str(error))
+        raise SystemExit(error.exit_status) from None
+    except Exception as error:
+        if not _is_of_data(error):
+            raise
+        _print_error(_unforeseen(error))
+        raise SystemExit(1) from None
     except KeyboardInterrupt as interrupt:
         ERRORS.print(
             "[bold]Interrupted.[/bold] Finished steps are kept; run the same command to continue "
@@ -103,6 +110,32 @@ def reported() -> Iterator[None]:
         raise SystemExit(128 + ending) from None
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def _print_error(text: str) -> None:
+    ERRORS.print(f"[bold red]Error:[/bold red] {escape(text)}", soft_wrap=True)
+
+
+def _is_of_data(error: Exception) -> bool:
+    """Whether the file system, Arrow or a text raised the error."""
+    from_arrow = any(kind.__module__.startswith("pyarrow") for kind in type(error).__mro__)
+    return from_arrow or isinstance(error, OSError | UnicodeError)
+
+
+def _unforeseen(error: Exception) -> str:
+    """One sentence of an error that no step foresaw, whose traceback goes to a file."""
+    where = "".join(f"{note}: " for note in getattr(error, "__notes__", ()))
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{where}{error}"  # which names the file, and says what to do
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="recsys-attn-", suffix=".log", delete=False
+    ) as log:
+        log.write("".join(traceback.format_exception(error)))
+    reason = " ".join(str(error).split())
+    return (
+        f"{where}{type(error).__name__}: {sentence(reason)} A value or a file is not as expected; "
+        f"the traceback is in {log.name}."
+    )
 
 
 class _Terminated(KeyboardInterrupt):

@@ -38,6 +38,17 @@ _EXPECTED = {
 }
 
 
+# Keys that other tools have for a column of the rows' weights.
+_ROW_WEIGHTS = re.compile(
+    r"(sample|row|example|instance|event|importance)s?_?weights?(_?(col|column))?"
+    r"|weights?_?(col|column|field|by)|weights"
+)
+_NO_ROW_WEIGHTS = (
+    " A column cannot weigh rows: the `weight` of a task is one number for all its rows. Leave "
+    "rows out, or write them twice."
+)
+
+
 class _Location(NamedTuple):
     """A location in the file: the key, and the allowed types of its value."""
 
@@ -82,6 +93,8 @@ def explain(
     for (key, received), several in mismatches.items():
         expected = _one_of(several)
         hint = _hint(key, received.strip('"'), re.findall("'([^']+)'", expected))
+        if re.fullmatch(r"tasks\[\d+\]\.weight", key) and received.startswith('"'):
+            hint = _NO_ROW_WEIGHTS
         sentences.append(f"`{within}{key}`: expected {expected}. Received: {received}.{hint}")
     named = (_with_name(sentence, values) for sentence in dict.fromkeys(sentences))
     return "\n".join(f"{where}: {sentence}" for sentence in named)
@@ -125,10 +138,9 @@ def _sentence(problem: Any, root: type, within: str) -> str:
     place = place._replace(key=(within + place.key).rstrip("."))
     if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         known = sorted({n for t in _walk(root, parents).types for n in _fields(t)})
-        return (
-            f"`{place.key}` is not a known key.{_near(str(last), known)} Known keys here: "
-            f"{', '.join(known)}."
-        )
+        of_rows = _ROW_WEIGHTS.fullmatch(str(last).lower())
+        hint = _NO_ROW_WEIGHTS if of_rows else _near(str(last), known)
+        return f"`{place.key}` is not a known key.{hint} Known keys here: {', '.join(known)}."
     if problem["type"] == "missing":
         return f"`{place.key}` is missing. Add it."
     if problem["type"] == "union_tag_not_found":

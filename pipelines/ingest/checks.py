@@ -9,7 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
+from pipelines.storage.column_types import accepts, is_list, plain
 from pipelines.storage.columns import arrow_type, describe_type, require_column
+from pipelines.storage.common_types import plain_column
 from recsys_attn.schema import Feature, Numeric, Schema, is_listed
 
 LABEL_ADVICE = (
@@ -23,8 +25,9 @@ def check_table(
 ) -> pa.Table:
     """The table with the schema's columns in their exact types.
 
-    Integers widen to int64, whole floats become int64, any number becomes float32, and
-    labels become int8; nothing is rounded, cut or guessed.
+    What `storage.column_types` accepts becomes the feature's type: integers widen to int64, whole
+    floats become int64, any number becomes float32; labels become int8. Nothing else is rounded,
+    cut or guessed.
 
     Args:
         table: Rows with one column per feature, and per label where `labels`.
@@ -70,13 +73,15 @@ def _replace(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
 def _cast_feature(
     column: pa.ChunkedArray, feature: Feature, where: str, first_row: int
 ) -> pa.ChunkedArray:
+    if not accepts(feature.dtype, column.type, is_listed(feature)):
+        hint = _hint(feature, column.type)
+        raise _type_error(where, feature.name, describe_type(feature), column.type, hint)
+    column = plain_column(column)
     if not is_listed(feature):
         return _cast(column, feature, where, first_row)
     kind = arrow_type(feature.dtype, listed=True)
     if pa.types.is_null(column.type):
         return column.cast(kind)
-    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
-        raise _type_error(where, feature.name, describe_type(feature), column.type, "")
     if column.type == kind and feature.dtype != "float32":
         return column
     chunks = [_cast_list(chunk, feature, where) for chunk in column.chunks]
@@ -98,28 +103,23 @@ def _cast(
     column: pa.ChunkedArray, feature: Feature, where: str, first_row: int | None
 ) -> pa.ChunkedArray:
     """One column, or the flat values of a list column (then without row numbers)."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
     kind, dtype, name = column.type, feature.dtype, feature.name
     if kind == arrow_type(dtype) and dtype != "float32":
         return column
     if pa.types.is_floating(kind):
         check_finite(column, name, where, first_row)
     try:
-        if dtype == "string" and (pa.types.is_large_string(kind) or pa.types.is_null(kind)):
-            return column.cast(pa.string())
-        if dtype == "int64" and (is_number(kind) or pa.types.is_null(kind)):
-            return column.cast(pa.int64())
-        if dtype == "float32" and (is_number(kind) or pa.types.is_null(kind)):
-            number = column.cast(pa.float64(), safe=False).cast(pa.float32(), safe=False)
-            check_finite(number, name, where, first_row, column)
-            return number
+        if dtype != "float32":
+            return column.cast(arrow_type(dtype))
+        number = column.cast(pa.float64(), safe=False).cast(pa.float32(), safe=False)
     except pa.ArrowInvalid as error:
+        hint = _hint(feature, kind) if pa.types.is_unsigned_integer(kind) else ""
         raise PipelineError(
             f"{where}: column {name!r}: expected {describe_type(feature)}, received {kind} with a "
-            f"value that does not fit: {error}."
+            f"value that does not fit: {error}.{hint}"
         ) from error
-    raise _type_error(where, name, describe_type(feature), kind, _hint(feature, kind))
+    check_finite(number, name, where, first_row, column)
+    return number
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -138,16 +138,45 @@ def is_one(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _hint(feature: Feature, kind: pa.DataType) -> str:
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return (
-            ' A list of values in each row is a feature with kind = "sequence" where order counts, '
-            'or kind = "categorical" with multivalued = true where it does not.'
-        )
+    """Advice for a column of another type than its feature's."""
+    if is_list(kind):
+        return _list_hint(feature, plain(kind).value_type)
+    if is_listed(feature):
+        return " Store a list of values in each row, or declare a feature of one value per row."
     if isinstance(feature, Numeric):
         return ' A numeric feature holds numbers: declare kind = "categorical", or change the file.'
+    if pa.types.is_uint64(kind):
+        return ' Declare it with dtype = "string": hashes of 64 bits are ids by their digits.'
+    if pa.types.is_temporal(kind):
+        return (
+            " Write the date as a text, or its seconds as a number; `data.histories` makes ages "
+            "of events."
+        )
+    return _declare(kind)
+
+
+def _list_hint(feature: Feature, kind: pa.DataType) -> str:
+    if pa.types.is_nested(kind):
+        return " Each row may have one list of single values; write the inner ones to columns."
+    if is_listed(feature):
+        return _declare(kind)
+    if isinstance(feature, Numeric) or pa.types.is_floating(kind):
+        return (
+            " A vector is not one feature: write each of its numbers to a column of its own, each "
+            'a feature with kind = "numeric".'
+        )
+    return (
+        ' A list of values in each row is a feature with kind = "sequence" where order counts, '
+        'or kind = "categorical" with multivalued = true where it does not.'
+    )
+
+
+def _declare(kind: pa.DataType) -> str:
+    """The `dtype` that has this type."""
+    kind = plain(kind)
     fits = {
-        "string": pa.types.is_string(kind) or pa.types.is_large_string(kind),
-        "int64": pa.types.is_integer(kind),
+        "string": pa.types.is_string(kind),
+        "int64": pa.types.is_integer(kind) or pa.types.is_boolean(kind),
         "float32": pa.types.is_floating(kind),
     }
     return "".join(

@@ -3,56 +3,78 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from pipelines.common.errors import PipelineError
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.source import Columns, Source, SourceFile
-from recsys_attn.schema import Schema
+from pipelines.storage.common_types import CommonTypes
+from recsys_attn.schema import Feature, Schema
 
 
-def with_common_columns(source: Source, options: DataOptions, schema: Schema | None) -> Source:
-    """The source with the columns that all files have with one type, and those of the options.
+def with_common_columns(
+    source: Source, options: DataOptions, schema: Schema | None, named: Collection[str] = ()
+) -> Source:
+    """The source with the columns that all files have, and those that the experiment names.
 
-    Columns of the schema are checked later by `check_table`, which widens types.
+    Args:
+        source: Files of any columns.
+        options: The `[data]` table.
+        schema: The features and tasks, if there are any.
+        named: Columns that other tables of the experiment name.
 
     Raises:
-        PipelineError: A column that the options name has different types in two files.
+        PipelineError: A column that the experiment names has types that do not fit together.
     """
     files = [file for part in source.parts.values() for file in part]
-    schemas = {file.where: found for file in files if (found := file.schema) is not None}
-    if len(schemas) < 2:
-        return source
-    first_file, first = next(iter(schemas.items()))
-    checked = _of_schema(schema)
-    named = _of_options(options)
-    for where, found in schemas.items():
-        for name in sorted((named - checked) & set(found.names) & set(first.names)):
-            if found.field(name).type != first.field(name).type:
-                raise PipelineError(
-                    f"{where}: column {name!r}: expected {first.field(name).type} as in "
-                    f"{first_file}, received {found.field(name).type}; give all files one type."
-                )
-    shared = set.intersection(
-        *({(field.name, field.type) for field in found} for found in schemas.values())
+    needed = _of_schema(schema) | _of_options(options) | set(named)
+    common = iter(common_files(files, by_name(schema), needed))
+    return dataclasses.replace(
+        source, parts={part: [next(common) for _ in of] for part, of in source.parts.items()}
     )
-    kept = {name for name, _ in shared} | checked | named
-    order = list(dict.fromkeys(name for found in schemas.values() for name in found.names))
-    names = [name for name in order if name in kept]
-    parts = {part: [_selected(file, names) for file in of] for part, of in source.parts.items()}
-    return dataclasses.replace(source, parts=parts)
 
 
-def _selected(file: SourceFile, names: list[str]) -> SourceFile:
+def by_name(schema: Schema | None) -> dict[str, Feature]:
+    """The features by column."""
+    return {feature.name: feature for feature in (schema.features if schema else ())}
+
+
+def common_files(
+    files: Sequence[SourceFile], features: Mapping[str, Feature], needed: Collection[str]
+) -> list[SourceFile]:
+    """Files whose columns have the same order and types.
+
+    Args:
+        files: The files.
+        features: The features by column, whose types count where files differ.
+        needed: Columns that are read. Of others, those remain that all files have and whose
+            types fit together.
+
+    Raises:
+        PipelineError: The types of a needed column do not fit together.
+    """
+    schemas = [(file.where, schema) for file in files if (schema := file.schema) is not None]
+    types = CommonTypes.of(schemas, features)
+    types.check(name for name in types.names if name in needed)
+    shared = set(types.schema.names).intersection(*(schema.names for _, schema in schemas))
+    names = [name for name in types.names if name in shared or name in needed]
+    return [_read_as(file, types, names) for file in files]
+
+
+def _read_as(file: SourceFile, types: CommonTypes, names: Sequence[str]) -> SourceFile:
     def read(columns: Columns) -> Iterator[pa.Table]:
-        for table in file.read(columns):
-            yield table.select([name for name in names if name in table.column_names])
+        first_row = 0
+        for table in filter(len, file.read(columns)):  # one without rows may have any types
+            chosen = table.select([name for name in names if name in table.column_names])
+            yield types.read(chosen, file.where, first_row)
+            first_row += table.num_rows
 
     def header() -> pa.Schema | None:
         columns = file.schema
-        return columns and pa.schema([columns.field(n) for n in names if n in columns.names])
+        if columns is None:
+            return None
+        return pa.schema([types.schema.field(name) for name in names if name in columns.names])
 
     return SourceFile(file.where, read, header)
 

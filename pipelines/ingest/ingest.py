@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from pipelines.ingest.drawn_rows import add_negatives, save_items
 from pipelines.ingest.histories import Histories, check_histories
 from pipelines.ingest.item_features import check_covered, read_items, with_items
 from pipelines.ingest.own_source import read_own
-from pipelines.ingest.request_log import RequestLog
 from pipelines.ingest.simulate.source import read as read_simulated
 from pipelines.ingest.source import SOURCES, SPLITS, Columns, Source, SourceFile
 from pipelines.ingest.split_summary import SplitSummary
@@ -36,6 +35,7 @@ from pipelines.ingest.time_columns import with_common_times
 from pipelines.ingest.writer import SplitWriter
 from pipelines.items import ItemTable
 from pipelines.storage.filesystem import shown
+from pipelines.storage.request_log import RequestLog
 from recsys_attn.schema import Schema
 
 _READERS: Mapping[str, Callable[[DataOptions], Source]] = {
@@ -45,7 +45,6 @@ _READERS: Mapping[str, Callable[[DataOptions], Source]] = {
     "trivago": trivago.read,
     "criteo": criteo.read,
     "avazu": avazu.read,
-    "parquet": tables.read_parquet,
     "sequences": sequences.read,
 }
 REQUEST = "request"  # column of the request ids that ingest makes
@@ -84,7 +83,7 @@ def ingest(
         PipelineError: A file, a column, a value or a split is invalid.
     """
     items = _items(options, schema)
-    source = _source(options, schema, seed)
+    source = _source(options, schema, seed, set(named.values()))
     if items is not None:
         source = with_items(source, items)
     check_columns(source, options, schema, named)
@@ -178,15 +177,19 @@ def _with_requests(table: pa.Table, name: str, where: str, first: int) -> pa.Tab
     return table.append_column(name, pa.array(np.arange(first, first + table.num_rows)))
 
 
-def _source(options: DataOptions, schema: Schema | None, seed: int) -> Source:
+def _source(
+    options: DataOptions, schema: Schema | None, seed: int, named: Collection[str]
+) -> Source:
     if options.source == "simulate":
         source = read_simulated(options, seed)
     elif options.source == "csv":
         source = tables.read_csv(options, schema)
+    elif options.source == "parquet":
+        source = tables.read_parquet(options, schema)
     else:
         source = _READERS.get(options.source, read_own)(options)
     if options.source in ("csv", "parquet") or options.source in SOURCES:
-        source = with_common_columns(with_common_times(source, options), options, schema)
+        source = with_common_columns(with_common_times(source, options), options, schema, named)
     return dataclasses.replace(source, request=options.request or source.request)
 
 
@@ -202,7 +205,6 @@ def _with_histories(source: Source, options: DataOptions) -> Source:
             if not chunks:
                 continue
             check_histories(pa.concat_tables(chunks), options.histories, file.where)
-            _check_joins(chunks[0].schema, tables, file.where)
             last = first + sum(table.num_rows for table in chunks)
 
             def read(columns: Columns, first: int = first, last: int = last) -> Iterator[pa.Table]:
@@ -213,21 +215,8 @@ def _with_histories(source: Source, options: DataOptions) -> Source:
             first = last
     if not tables:
         raise _no_rows(options)
-    histories = Histories(
-        pa.concat_tables(tables, promote_options="permissive"), options.histories, source.request
-    )
+    histories = Histories(pa.concat_tables(tables), options.histories, source.request)
     return dataclasses.replace(source, parts=parts)
-
-
-def _check_joins(schema: pa.Schema, tables: list[pa.Table], where: str) -> None:
-    try:
-        pa.unify_schemas(
-            [*(table.schema for table in tables), schema], promote_options="permissive"
-        )
-    except pa.ArrowException as error:
-        raise PipelineError(
-            f"{where}: does not have the types of the other files, which histories need: {error}."
-        ) from error
 
 
 def _no_rows(options: DataOptions) -> PipelineError:

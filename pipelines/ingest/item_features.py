@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +13,13 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.missing import is_missing, with_nulls
 from pipelines.ingest import tables
 from pipelines.ingest.checks import check_table
+from pipelines.ingest.common_schema import by_name, common_files
 from pipelines.ingest.data_options import ItemOptions
 from pipelines.ingest.source import Columns, Source, SourceFile
 from pipelines.items import ItemTable
 from pipelines.storage.columns import require_column
-from pipelines.storage.filesystem import Storage, Where, is_uri
+from pipelines.storage.dataset import DataSplit
+from pipelines.storage.filesystem import Storage, Where
 from recsys_attn.schema import Categorical, Schema
 
 
@@ -34,10 +35,11 @@ def read_items(options: ItemOptions, schema: Schema) -> ItemTable:
 
 def item_table(places: Sequence[Where], key: str, schema: Schema) -> ItemTable:
     """The item table of Parquet files, with the id and the candidate features that they have."""
-    opened = [Storage.of(place) if is_uri(place) else Path(place) for place in places]
-    files = [file for place in opened for file in tables.parquet_files(place)]
-    if not files:
+    stored = [file for each in places for file in tables.parquet_files(Storage.of(each), schema)]
+    if not stored:
         raise PipelineError("`data.items.path`: expected Parquet files. Found: none.")
+    features = {name: f for name, f in by_name(schema).items() if f.side == "candidate"}
+    files = common_files(stored, features, features.keys())
     parts = [_item_columns(file, key, schema) for file in files]
     try:
         table = pa.concat_tables([part for part in parts if part.num_rows] or parts[:1])
@@ -118,8 +120,7 @@ def check_covered(options: ItemOptions, schema: Schema, wanted: str) -> None:
     """
     names = {options.key}
     for place in options.places():
-        for file in tables.parquet_files(Storage.of(place) if is_uri(place) else Path(place)):
-            names |= set(file.schema.names if file.schema else ())
+        names |= set(DataSplit(place).columns)
     for feature in schema.features:
         if feature.side == "candidate" and feature.name not in names:
             table = "data.items.path" if options.path else "data.items, which has no `path`"

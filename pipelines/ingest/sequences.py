@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
 from pipelines.ingest import tables
+from pipelines.ingest.common_schema import common_files
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.source import CHUNK_ROWS, SPLITS, Columns, Source, SourceFile
 from pipelines.storage.columns import require_column
@@ -25,7 +26,8 @@ HISTORY, LABEL = "history", "next"
 def read(options: DataOptions) -> Source:
     """The rows of all users, by split."""
     source = tables.read_parquet(options)
-    files = [file for part in source.parts.values() for file in part]
+    stored = [file for part in source.parts.values() for file in part]
+    files = common_files(stored, {}, _names(options))
     parts = {split: [_next_items(file, options, split) for file in files] for split in SPLITS}
     return dataclasses.replace(source, parts=parts)
 
@@ -42,7 +44,7 @@ def _checked(users: pa.Table, options: DataOptions, where: str) -> pa.Table:
     name, key = _names(options)
     require_column(users.column_names, name, "data.sequences.items", where)
     kind = users[name].type
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+    if not pa.types.is_list(kind):
         raise PipelineError(
             f"{where}: column {name!r} (data.sequences.items): expected a list of items in each "
             f"row, received {kind}."

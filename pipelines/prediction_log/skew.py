@@ -31,6 +31,7 @@ from pipelines.prediction_log.recompute import recompute
 from pipelines.prediction_log.summary import LogSummary, Period, summarise_log
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Where
+from pipelines.storage.request_log import check_requests
 from recsys_attn.models import RankingModel
 
 NO_LABELS = (
@@ -175,7 +176,7 @@ def _reference(
 ) -> tuple[Statistics, str]:
     if options.reference is None:
         return baseline.train, "the train split"
-    split = DataSplit(options.reference)
+    split = DataSplit(options.reference, features=baseline.fitted.raw_schema)
     name = split.footers.storage.name
     if set(COLUMNS) <= set(split.columns):
         log = LogFolder.open(options.reference)
@@ -184,6 +185,8 @@ def _reference(
         served = _served(log, model, unlimited, baseline, frozenset(), progress, 0)
         return served.statistics, f"the log {name}"
     request = baseline.request if baseline.request in split.columns else None
+    if request is not None:
+        check_requests(split, request)
     advance = progress.start("reading", split.rows)
     return of_split(split, baseline.fitted, request, advance, labels=False), name
 

@@ -19,10 +19,12 @@ from pipelines.ingest.checks import check_table
 from pipelines.ingest.column_checks import check_made
 from pipelines.ingest.context import check_context
 from pipelines.scoring.scorer import Scorer
+from pipelines.storage.column_types import is_list
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.filesystem import Storage, Where
 from pipelines.storage.footers import Footers
 from recsys_attn.models import RankingModel
+from recsys_attn.schema import Schema
 
 Load = Callable[[], tuple[FittedFeatures, RankingModel]]
 
@@ -36,6 +38,7 @@ def score(
     progress: Progress,
     engine: Engine = LOCAL,
     made: Sequence[str] = (),
+    features: Schema | None = None,
 ) -> int:
     """Writes `target` with the columns of `source` and `<task>_score` for every task.
 
@@ -49,6 +52,7 @@ def score(
         progress: Shows the rows done.
         engine: Scores the row groups.
         made: Columns that ingest makes of earlier rows.
+        features: The features, whose types columns take where files differ.
 
     Returns:
         The number of rows written.
@@ -57,7 +61,7 @@ def score(
         PipelineError: A column is missing or of another type, a context changes within a request,
             a file is damaged, or the disk is full. `target` is then unchanged.
     """
-    split = open_source(source)
+    split = open_source(source, features)
     names = [f"{task}_score" for task in tasks]
     taken = sorted(set(names) & set(split.columns))
     if taken:
@@ -68,7 +72,8 @@ def score(
         raise PipelineError(f"{split.footers.storage.name} holds no rows to score.")
     if target.is_dir():
         raise PipelineError(f"{target} is a folder. Name the Parquet file to write.")
-    schema = split.schema
+    split.footers.check_columns(split.columns)
+    schema = _written(split.footers)
     for name in names:
         schema = schema.append(pa.field(name, pa.float32()))
     request = request if request in split.columns else None
@@ -94,7 +99,7 @@ def _scoring(
 ) -> Iterator[Callable[[int], pa.Table]]:
     """Yields a function from the number of a row group to its rows with scores."""
     fitted, model = load()
-    columns = footers.schemas[0].names
+    columns, stored = footers.types.names, _written(footers)
     check_made(made, fitted.raw_schema, columns, footers.file_name(0))
     scorer = Scorer(model)
 
@@ -105,6 +110,7 @@ def _scoring(
         if request is not None:
             check_context(checked, fitted.raw_schema, request, *where)
         scores = scorer.score_table(fitted.joined(checked), fitted, request)
+        table = table.cast(stored)
         for task in fitted.schema.tasks:
             table = table.append_column(f"{task.name}_score", pa.array(scores[task.name]))
         return table
@@ -113,17 +119,35 @@ def _scoring(
         yield scored
 
 
-def open_source(source: Where) -> DataSplit:
-    """Opens the files of an input; they must exist and have the same columns.
+def _written(footers: Footers) -> pa.Schema:
+    """The columns as the files store them, or, where they differ, as they are read."""
+    if len(footers.schemas) > 1:
+        return footers.types.schema
+    stored = footers.schemas[0]
+    fields = [_field(field, footers.types.schema.field(field.name).type) for field in stored]
+    return pa.schema(fields, stored.metadata)
+
+
+def _field(stored: pa.Field, read: pa.DataType) -> pa.Field:
+    """The stored field, if Arrow casts to its type."""
+    if is_list(stored.type):
+        return stored if stored.type == read else stored.with_type(read)
+    try:
+        pa.nulls(0, read).cast(stored.type)
+    except pa.ArrowException:
+        return stored.with_type(read)
+    return stored
+
+
+def open_source(source: Where, features: Schema | None = None) -> DataSplit:
+    """Opens the files of an input.
+
+    Args:
+        source: A file or a folder: a local path or a URI.
+        features: The features, whose types columns take where files differ.
 
     Raises:
-        PipelineError: They do not.
+        PipelineError: There are no files.
     """
-    storage = Storage.of(source)
-    storage.check_exists("input")
-    split = DataSplit(source)
-    if len(split.footers.schemas) > 1:
-        raise PipelineError(
-            f"The files of {storage.name} do not all have the same columns and types."
-        )
-    return split
+    Storage.of(source).check_exists("input")
+    return DataSplit(source, features=features)

@@ -25,8 +25,10 @@ from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import Reader
 from pipelines.storage.filesystem import Where
 from pipelines.storage.footers import Footers
+from pipelines.storage.request_log import check_requests
 from pipelines.storage.request_rows import request_starts
 from recsys_attn.models import RankingModel
+from recsys_attn.schema import Schema
 
 REQUEST, RANK, SCORE = "request", "rank", "score"
 
@@ -58,6 +60,7 @@ def score_top_k(
     request: str | None,
     progress: Progress,
     engine: Engine = LOCAL,
+    features: Schema | None = None,
 ) -> int:
     """Writes `target` with a row for each of the best items of each request.
 
@@ -75,15 +78,17 @@ def score_top_k(
         request: Column of the request id. None, or not in the file: each row is a request.
         progress: Shows the rows done.
         engine: Ranks the row groups.
+        features: The features, whose types columns take where files differ.
 
     Returns:
         The number of requests.
 
     Raises:
         PipelineError: A column is missing or of another type, a context changes within a request,
-            a file is damaged, or the disk is full. `target` is then unchanged.
+            the rows of a request do not follow each other, a file is damaged, or the disk is full.
+            `target` is then unchanged.
     """
-    split = open_source(source)
+    split = open_source(source, features)
     if not split.rows:
         raise PipelineError(f"{split.footers.storage.name} holds no rows to rank.")
     if target.is_dir():
@@ -94,6 +99,8 @@ def score_top_k(
             f"Add it, or rank all items with --catalogue. Columns: {', '.join(split.columns)}."
         )
     request = request if request in split.columns else None
+    if request is not None:
+        check_requests(split, request)
     work = partial(_ranking, split.footers, load, request, options)
     requests = 0
     try:

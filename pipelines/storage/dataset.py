@@ -1,9 +1,10 @@
-"""Reads the splits that ingest writes: a folder of Parquet files each."""
+"""Reads rows of Parquet files: the splits that ingest writes, and any others."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,8 @@ from pipelines.common.errors import PipelineError
 from pipelines.storage.columns import require_column
 from pipelines.storage.filesystem import Storage, Where
 from pipelines.storage.footers import Footers
+from pipelines.storage.partitions import with_partitions
+from recsys_attn.schema import Schema
 
 READ_ROWS = 65_536
 _OPEN_FILES = 8
@@ -30,15 +33,20 @@ class DataSplit:
     Args:
         folder: A local path, a URI, or a path inside `filesystem`.
         filesystem: The filesystem; None: the local one, or the URI's.
+        features: The features, whose types columns take where files differ. Leave it out for
+            files that `ingest` has written.
     """
 
     folder: Where
     filesystem: fs.FileSystem | None = None
+    features: Schema | None = None
 
     @cached_property
     def footers(self) -> Footers:
         """The footers of the files, read once."""
-        return Footers.read(Storage.of(self.folder, self.filesystem))
+        features = self.features.features if self.features else ()
+        storage = Storage.of(self.folder, self.filesystem)
+        return Footers.read(storage, {feature.name: feature for feature in features})
 
     @property
     def name(self) -> str:
@@ -55,11 +63,13 @@ class DataSplit:
 
     @property
     def schema(self) -> pa.Schema:
-        return self.footers.schemas[0]
+        """The columns of any file whose types fit together, each with the type it is read in."""
+        return self.footers.types.schema
 
     @property
     def columns(self) -> list[str]:
-        return self.schema.names
+        """The columns of any file."""
+        return self.footers.types.names
 
     def batches(self, columns: list[str]) -> Iterator[pa.Table]:
         """The row groups in order."""
@@ -111,20 +121,18 @@ class Reader:
     def _row_groups_table(self, numbers: list[int]) -> RowGroups:
         footers, file = self._footers, int(self._footers.file[numbers[0]])
         rows = footers.rows[numbers]
-        try:
+        with _readable(footers, file, self._columns):
             opened = self._file(file)
+            stored = _stored(opened, self._columns)
             # One by one: Arrow cannot read lists of dictionaries from several row groups at once.
             indices = footers.index[numbers].tolist()
-            table = pa.concat_tables([opened.read_row_group(i, self._columns) for i in indices])
+            table = pa.concat_tables([opened.read_row_group(i, stored) for i in indices])
             if table.num_rows != rows.sum():
                 raise pa.ArrowInvalid(f"{rows.sum()} rows expected, {table.num_rows} found")
-        except (pa.ArrowException, OSError) as error:
-            footers.check_unchanged(file)
-            raise PipelineError(
-                f"{footers.file_name(file)} cannot be read: {error}. It is damaged; make it again."
-            ) from None
-        footers.check_unchanged(file)
-        return RowGroups(table, rows)
+        first_row = int(footers.first_row[numbers[0]])
+        table = _with_partitions(footers, file, table, self._columns)
+        where = footers.file_name(file)
+        return RowGroups(footers.types.read(table, where, first_row, self._encoded), rows)
 
     def _file(self, number: int) -> pq.ParquetFile:
         if number in self._open:
@@ -134,9 +142,6 @@ class Reader:
             self._open.popitem(last=False)[1][0].close()
         source = self._footers.storage.open(self._footers.names[number].as_py())
         metadata = pq.read_metadata(source)
-        for name in self._columns:  # Parquet's reader ignores missing columns
-            names = metadata.schema.to_arrow_schema().names
-            require_column(names, name, "of the data", self._footers.file_name(number))
         leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
         encoded = [
             leaf.path
@@ -159,6 +164,76 @@ class Reader:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def stored_rows(
+    footers: Footers, number: int, columns: Sequence[str], at_once: int
+) -> Iterator[pa.Table]:
+    """Some columns of one file as they are stored, and those that its folders give, as a stream.
+
+    Args:
+        footers: The footers of the files.
+        number: Number of the file.
+        columns: Columns to read.
+        at_once: Rows of a table.
+    """
+    with (
+        _readable(footers, number, columns),
+        footers.storage.open(footers.names[number].as_py()) as source,
+        pq.ParquetFile(source, page_checksum_verification=True) as file,
+    ):
+        stored = _stored(file, columns)
+        # One by one: Arrow cannot read lists of dictionaries from several row groups at once.
+        for group in range(file.num_row_groups):
+            for batch in file.iter_batches(at_once, [group], stored):
+                table = pa.Table.from_batches([batch])
+                yield _with_partitions(footers, number, table, columns)
+
+
+@contextmanager
+def _readable(footers: Footers, number: int, columns: Sequence[str]) -> Iterator[None]:
+    """Turns errors of Arrow and of the file system into one that names file and column."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        footers.check_unchanged(number)
+        name = _unreadable(footers, number, columns)
+        raise PipelineError(
+            f"{footers.file_name(number)}{name} cannot be read: {error}. It is damaged; make it "
+            "again."
+        ) from None
+    footers.check_unchanged(number)
+
+
+def _unreadable(footers: Footers, number: int, columns: Sequence[str]) -> str:
+    """The first column that cannot be read alone, in words."""
+    relative = footers.names[number].as_py()
+    for name in columns:
+        try:
+            with footers.storage.open(relative) as source, pq.ParquetFile(source) as file:
+                for group in range(file.num_row_groups):
+                    file.read_row_group(group, _stored(file, [name]))
+        except (pa.ArrowException, OSError):
+            return f": column {name!r}"
+    return ""
+
+
+def _stored(file: pq.ParquetFile, columns: Iterable[str]) -> list[str]:
+    """Those columns that are in the file itself."""
+    names = set(file.schema_arrow.names)
+    return [name for name in columns if name in names]
+
+
+def _with_partitions(
+    footers: Footers, number: int, table: pa.Table, columns: Sequence[str]
+) -> pa.Table:
+    """Columns of a file, in order, with those that its folders give."""
+    schema, where = footers.schemas[footers.schema[number]], footers.file_name(number)
+    for name in columns:
+        require_column(schema.names, name, "of the data", where)
+    types = {name: schema.field(name).type for name in columns}
+    relative = footers.names[number].as_py()
+    return with_partitions(table, relative, types, where).select(columns)
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from pyarrow import fs
 from pipelines.common.errors import PipelineError
 
 Where = Path | str
+PARQUET = (".parquet",)
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -60,13 +63,20 @@ class Storage:
             raise PipelineError(f"{name} cannot be opened: {reason}.") from None
         return cls(found, path, name)
 
-    def files(self) -> list[str]:
-        """The Parquet files below a folder, sorted, relative to it; `""` for a single file."""
-        return list(self._found())
+    def files(self, suffixes: Sequence[str] = PARQUET) -> list[str]:
+        """The files of data below a folder, sorted, relative to it; `""` for a single file.
+
+        What begins with `.` or `_`, or is in a folder that does, belongs to other engines. On this
+        machine links are followed, each folder once.
+
+        Args:
+            suffixes: Ends of the files' names.
+        """
+        return list(self._data(tuple(suffixes)))
 
     def stamps(self) -> dict[str, str]:
         """Size and modification time of each Parquet file, by name."""
-        found = self._found().items()
+        found = self._data(PARQUET).items()
         return {self.file_name(name): f"{i.size} {i.mtime_ns or 0}" for name, i in found}
 
     def exists(self) -> bool:
@@ -99,17 +109,25 @@ class Storage:
         info = self._info(self._inside(relative))
         return (info.size if info.is_file else -1), info.mtime_ns or 0
 
-    def _found(self) -> dict[str, Any]:
-        """Information on the Parquet files, by relative name."""
+    def _data(self, suffixes: tuple[str, ...]) -> dict[str, Any]:
+        """Information on the files of data, by relative name."""
         info = self._info(self.path)
         found = {"": info} if info.type == fs.FileType.File else {}
         if info.type == fs.FileType.Directory:
-            below = self._info(fs.FileSelector(self.path, recursive=True))
-            files = {i.path[len(self.path) :].lstrip("/"): i for i in below if i.is_file}
-            found = {name: files[name] for name in sorted(files) if _is_data(name)}
+            below = self._below()
+            found = {name: below[name] for name in sorted(below) if _is_data(name, suffixes)}
         if not found:
-            raise PipelineError(f"{self.name} holds no Parquet file (*.parquet).")
+            kind = "Parquet file " if suffixes == PARQUET else "file "
+            ends = " or ".join(f"*{suffix}" for suffix in suffixes)
+            raise PipelineError(f"{self.name} holds no {kind}({ends}).")
         return found
+
+    def _below(self) -> dict[str, Any]:
+        """Information on all files below the folder, by relative name."""
+        if isinstance(self.filesystem, fs.LocalFileSystem):
+            return {name: self._info(self._inside(name)) for name in _local_files(self.path)}
+        below = self._info(fs.FileSelector(self.path, recursive=True))
+        return {info.path[len(self.path) :].lstrip("/"): info for info in below if info.is_file}
 
     def _inside(self, relative: str) -> str:
         return f"{self.path.rstrip('/')}/{relative}" if relative else self.path
@@ -126,11 +144,26 @@ def stamps_of(where: Where) -> dict[str, str]:
     if is_uri(where):
         return Storage.of(where).stamps()
     path = Path(where)
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    files = sorted(path / name for name in _local_files(path)) if path.is_dir() else [path]
     stats = [(file, file.stat()) for file in files if file.is_file()]
     return {str(file): f"{stat.st_size} {stat.st_mtime_ns}" for file, stat in stats}
 
 
-def _is_data(name: str) -> bool:
-    """Whether it is a data file; names that begin with `.` or `_` belong to other engines."""
-    return name.endswith(".parquet") and not any(part[0] in "._" for part in name.split("/"))
+def _local_files(path: Where) -> Iterator[str]:
+    """All files below a folder of this machine; follows links, each folder once."""
+    seen: set[str] = set()
+    for folder, below, names in os.walk(path, followlinks=True):
+        below.sort()
+        real = os.path.realpath(folder)
+        if real in seen:
+            below.clear()
+            continue
+        seen.add(real)
+        for name in names:
+            yield Path(folder, name).relative_to(path).as_posix()
+
+
+def _is_data(name: str, suffixes: tuple[str, ...]) -> bool:
+    return name.endswith(suffixes) and not any(
+        part.startswith((".", "_")) for part in name.split("/")
+    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.common.errors import PipelineError
+from pipelines.storage.columns import require_column
+from pipelines.storage.common_types import CommonTypes
 from pipelines.storage.filesystem import Storage
+from pipelines.storage.partitions import partition_types, partition_values
+from recsys_attn.schema import Feature
 
 _AT_ONCE = 16  # files read in parallel, as remote filesystems have high latency
+_NO_FEATURES: Mapping[str, Feature] = MappingProxyType({})
 
 
 class _Footer(NamedTuple):
@@ -35,7 +41,9 @@ class Footers:
         names: Relative names of the files.
         sizes, modified, digests: Of each file: bytes, time of the last change, and a hash of its
             footer.
-        schemas: The distinct schemas of the files.
+        schemas, schema: The distinct schemas of the files, with the columns that their folders
+            give, and the number of each file's.
+        types: The columns, each with its type over all files that have rows.
         file, index, rows, first_row: Of each row group that has rows: number of its file, its
             number in the file, its rows and the number of its first row in the file.
     """
@@ -46,26 +54,38 @@ class Footers:
     modified: np.ndarray
     digests: pa.Array
     schemas: tuple[pa.Schema, ...]
+    schema: np.ndarray
+    types: CommonTypes
     file: np.ndarray
     index: np.ndarray
     rows: np.ndarray
     first_row: np.ndarray
 
     @classmethod
-    def read(cls, storage: Storage) -> Footers:
-        """Reads the footer of every file."""
+    def read(cls, storage: Storage, features: Mapping[str, Feature] = _NO_FEATURES) -> Footers:
+        """Reads the footer of every file.
+
+        Args:
+            storage: The file or folder.
+            features: By column, the features whose types columns take where files differ.
+        """
         names = storage.files()
+        partitions = partition_types(names, features)
         with ThreadPoolExecutor(_AT_ONCE) as threads:
-            sizes, modified, digests, groups = [], [], [], []
+            sizes, modified, digests, groups, numbers = [], [], [], [], []
             schemas: list[pa.Schema] = []
+            first_with_rows: dict[int, str] = {}
             for number, file in enumerate(threads.map(lambda n: _read(storage, n), names)):
                 sizes.append(file.size)
                 modified.append(file.modified)
                 digests.append(file.digest)
                 groups.append(_row_groups(number, file.rows))
-                if not any(file.schema.equals(other) for other in schemas):
-                    schemas.append(file.schema)
+                schema = _with_partitions(file.schema, names[number], partitions)
+                numbers.append(_number(schema, schemas))
+                if file.rows.any():
+                    first_with_rows.setdefault(numbers[-1], storage.file_name(names[number]))
         together = np.concatenate(groups, axis=1)
+        of_rows = [(name, schemas[number]) for number, name in first_with_rows.items()]
         return cls(
             storage,
             pa.array(names),
@@ -73,6 +93,8 @@ class Footers:
             np.array(modified),
             pa.array(digests),
             tuple(schemas),
+            np.array(numbers),
+            CommonTypes.of(of_rows or [(storage.name, each) for each in schemas], features),
             *together[:, together[2] > 0],  # some writers leave empty ones
         )
 
@@ -106,6 +128,19 @@ class Footers:
                     f"{now.get(name, 'no such file')}. Put it back, or train again with --force."
                 )
 
+    def check_columns(self, names: Sequence[str]) -> None:
+        """Raises an error if a file lacks one of the columns, or their types do not fit together.
+
+        Args:
+            names: The columns, of which each is in some file.
+        """
+        self.types.check(names)
+        numbers, firsts = np.unique(self.schema[self.file], return_index=True)
+        for number, file in zip(numbers, self.file[firsts], strict=True):
+            for name in names:
+                known = self.schemas[number].names
+                require_column(known, name, "in other files", self.file_name(file))
+
     def check_unchanged(self, number: int) -> None:
         """Raises an error if a file has changed since its footer was read."""
         relative = self.names[number].as_py()
@@ -137,9 +172,38 @@ def _read(storage: Storage, relative: str) -> _Footer:
             digest = hashlib.blake2b(source.read(length), digest_size=8).hexdigest()
             rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
             schema = metadata.schema.to_arrow_schema()
+            check_names(schema.names, name)
     except (pa.ArrowException, OSError) as error:
-        raise PipelineError(f"{name} is not a readable Parquet file: {error}.") from None
+        raise PipelineError(
+            f"{name}: is not a complete Parquet file ({error}); write or copy it again."
+        ) from None
     return _Footer(size, modified, digest, np.array(rows, np.int64), schema)
+
+
+def check_names(names: Sequence[str], where: str) -> None:
+    """Raises an error if two columns have one name."""
+    twice = next((name for k, name in enumerate(names) if name in names[:k]), None)
+    if twice is not None:
+        raise PipelineError(f"{where}: has two columns {twice!r}; rename or remove one of them.")
+
+
+def _number(schema: pa.Schema, schemas: list[pa.Schema]) -> int:
+    """The number of a schema among the distinct ones, to which it is added."""
+    for number, other in enumerate(schemas):
+        if schema.equals(other):
+            return number
+    schemas.append(schema)
+    return len(schemas) - 1
+
+
+def _with_partitions(
+    schema: pa.Schema, relative: str, partitions: Mapping[str, pa.DataType]
+) -> pa.Schema:
+    """A file's columns and those that its folders give; a column of the file itself counts."""
+    for name in partition_values(relative):
+        if name not in schema.names:
+            schema = schema.append(pa.field(name, partitions[name]))
+    return schema
 
 
 def _row_groups(file: int, rows: np.ndarray) -> np.ndarray:

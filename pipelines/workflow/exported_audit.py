@@ -118,7 +118,8 @@ class _Audit:
         """Request, group, labels and scores of all rows."""
         parts: dict[str, list[Any]] = defaultdict(list)
         ids = []
-        advance = self.progress.start(f"scoring {self.rows.source.name}", self.rows.count)
+        count = self.rows.count(self.model.schema)
+        advance = self.progress.start(f"scoring {self.rows.source.name}", count)
         group = self.rows.group or self.rows.request
         try:
             for table in self.rows.batches(self.model.schema):

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.ingest.checks import check_table
+from pipelines.ingest.context import check_context
+from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Storage
+from pipelines.storage.request_log import check_requests
 from recsys_attn.schema import Schema
 
 
@@ -30,12 +33,14 @@ class LabelledRows:
     group: str | None
 
     def check(self, schema: Schema) -> None:
-        """Checks that the rows have every column.
+        """Checks that the rows have every column, and those of a request follow each other.
 
         Raises:
-            PipelineError: A column is missing, or the source cannot be read.
+            PipelineError: A column is missing, the rows of a request are scattered, or the source
+                cannot be read.
         """
-        known = self._dataset.schema.names
+        split = self._split(schema)
+        known = split.columns
         missing = [name for name in self.columns(schema) if name not in known]
         if missing:
             raise PipelineError(
@@ -43,6 +48,8 @@ class LabelledRows:
                 f"the export, its labels, and what --request and --group name."
                 f"{did_you_mean(missing[0], known)}"
             )
+        if self.request is not None:
+            check_requests(split, self.request)
 
     def columns(self, schema: Schema) -> list[str]:
         """The columns that are read."""
@@ -51,20 +58,24 @@ class LabelledRows:
         return list(dict.fromkeys([*names, *filter(None, (self.request, self.group))]))
 
     def batches(self, schema: Schema) -> Iterator[pa.Table]:
-        """The rows, in order."""
-        for batch in self._dataset.to_batches(columns=self.columns(schema)):
-            if batch.num_rows:
-                yield pa.Table.from_batches([batch])
+        """The rows, in order, as `ingest` checks them.
 
-    @property
-    def count(self) -> int:
+        Raises:
+            PipelineError: A value is of another type, or a context changes within a request.
+        """
+        split = self._split(schema)
+        footers = split.footers
+        for number, table in enumerate(split.batches(self.columns(schema))):
+            where, first_row = footers.file_name(footers.file[number]), footers.first_row[number]
+            checked = check_table(table, schema, where, first_row=int(first_row))
+            if self.request is not None:
+                check_context(checked, schema, self.request, where, int(first_row))
+            yield checked
+
+    def count(self, schema: Schema) -> int:
         """The number of rows."""
-        return int(self._dataset.count_rows())
+        return self._split(schema).rows
 
-    @property
-    def _dataset(self) -> ds.Dataset:
+    def _split(self, schema: Schema) -> DataSplit:
         Storage.of(self.source).check_exists("input")
-        try:
-            return ds.dataset(self.source, format="parquet")
-        except (OSError, pa.ArrowInvalid) as error:
-            raise PipelineError(f"{self.source} cannot be read as Parquet: {error}") from None
+        return DataSplit(self.source, features=schema)

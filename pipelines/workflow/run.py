@@ -188,7 +188,7 @@ class Run:
                 "versions": versions(),
                 "commit": commit(),
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),
-                **build(folder),
+                **_built(step, build, folder),
             }
             manifest["seconds"] = round(time.perf_counter() - begin, 2)
             write_json(folder / MANIFEST, manifest)
@@ -240,6 +240,15 @@ class Run:
     def _say(self, step: str, what: str, folder: Path | None) -> None:
         place = "" if folder is None else f"  [dim]{escape(str(folder))}[/dim]"
         self.console.print(f"[bold]{step}[/bold]: {escape(what)}{place}", soft_wrap=True)
+
+
+def _built(step: str, build: Build, folder: Path) -> Mapping[str, Any]:
+    """What a step built; an error of a library has the step's name as a note."""
+    try:
+        return build(folder)
+    except Exception as error:
+        error.add_note(f"step {step}")
+        raise
 
 
 def _before(step: str) -> Iterator[str]:

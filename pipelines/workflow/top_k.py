@@ -61,7 +61,8 @@ def rank(
     load = functools.partial(_load, steps.run.folder, exclude, items.key, catalogue)
     options = TopKOptions(k, rank_by or tasks[0], items.key, whole, unseen)
     progress = Progress(steps.console)
-    return score_top_k(source, target, options, load, steps.request, progress, engine)
+    features = steps.experiment.schema_
+    return score_top_k(source, target, options, load, steps.request, progress, engine, features)
 
 
 def _load(

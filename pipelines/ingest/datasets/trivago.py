@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from pipelines.ingest.common_schema import common_files
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.datasets.download import required_path
 from pipelines.ingest.datasets.trivago_lists import lists_of_sessions
 from pipelines.ingest.delimited import delimited_file
-from pipelines.ingest.request_log import whole_requests
 from pipelines.ingest.source import ALL, Columns, Source, SourceFile
-from pipelines.ingest.tables import data_files, parquet_file
+from pipelines.ingest.tables import parquet_files
+from pipelines.storage.filesystem import Storage
+from pipelines.storage.request_log import whole_requests
 
 _HOW = "get train.csv of the RecSys Challenge 2019 from https://recsys.trivago.cloud/challenge/."
 _TEXT, _INT = pa.string(), pa.int64()
@@ -41,7 +43,10 @@ def read(options: DataOptions) -> Source:
     path = required_path(options, _HOW)
     names = ("train.csv", "train.csv.gz", "actions.parquet")
     named = [path / name for name in names if (path / name).is_file()] if path.is_dir() else []
-    files = named[:1] or data_files(path, (".parquet", ".csv", ".csv.gz"))
+    place = Storage.of(path)
+    files = named[:1] or [
+        Path(place.file_name(name)) for name in place.files((".parquet", ".csv", ".csv.gz"))
+    ]
     return Source(
         {ALL: [_lists_of(_actions(file)) for file in files]},
         request="request_id",
@@ -51,7 +56,9 @@ def read(options: DataOptions) -> Source:
 
 
 def _actions(path: Path) -> SourceFile:
-    return parquet_file(path) if path.suffix == ".parquet" else delimited_file(path, types=COLUMNS)
+    if path.suffix == ".parquet":
+        return common_files(parquet_files(Storage.of(path)), {}, COLUMNS)[0]
+    return delimited_file(path, types=COLUMNS)
 
 
 def _lists_of(actions: SourceFile) -> SourceFile:

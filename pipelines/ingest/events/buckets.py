@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from pipelines.ingest.hashing import hash_column
+from pipelines.storage.hashing import hash_column
 
 BUCKET = 1_000_000  # events of a bucket, on average
 _MOST = 256  # open files

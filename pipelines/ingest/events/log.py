@@ -12,12 +12,15 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.missing import is_missing
 from pipelines.common.times import as_time_type, check_time_type, ticks_per_second, to_ticks
 from pipelines.ingest import tables
+from pipelines.ingest.common_schema import common_files
 from pipelines.ingest.datasets import movielens
 from pipelines.ingest.datasets.download import source_folder
 from pipelines.ingest.events.options import EventOptions
 from pipelines.ingest.source import SourceFile
 from pipelines.ingest.time_columns import common_type
+from pipelines.storage.column_types import accepts
 from pipelines.storage.columns import require_column
+from recsys_attn.schema import Categorical
 
 BLOCK = 1 << 20  # events at a time
 SECONDS = (-62_135_596_800, 10**11)  # from the year 1 to 5138: a wrong unit is far later
@@ -49,6 +52,12 @@ class EventLog:
         self._options = options
         self._files = _files(options)
         self._types = self._checked_types()
+        features = {
+            name: Categorical(name, dtype="string" if _is_text(kind) else "int64")
+            for name, kind in self._types.items()
+            if name != options.time
+        }
+        self._files = common_files(self._files, features, options.named)
 
     @property
     def where(self) -> str:
@@ -94,26 +103,17 @@ class EventLog:
         kinds: dict[str, dict[str, pa.DataType]] = {name: {} for name in roles}
         for file in self._files:
             columns = file.schema
-            for name, key in roles.items() if columns is not None else ():
+            if columns is None:
+                continue
+            for name, key in roles.items():
                 require_column(columns.names, name, key, file.where)
                 kind = columns.field(name).type
                 _check_type(key, name, kind, file.where)
                 kinds[name][file.where] = kind if name == time else _wide(kind)
         if not kinds[time]:
             return {}
-        for name in roles.keys() - {time}:
-            self._check_one(kinds[name], name)
-        found = {name: next(iter(of.values())) for name, of in kinds.items()}
+        found = {name: _only(of, name) for name, of in kinds.items() if name != time}
         return found | {time: common_type(kinds[time], time, roles[time])}
-
-    def _check_one(self, kinds: Mapping[str, pa.DataType], name: str) -> None:
-        first = next(iter(kinds))
-        for where, kind in kinds.items():
-            if kind != kinds[first]:
-                raise PipelineError(
-                    f"{where}: column {name!r}: expected {kinds[first]} as in {first}. "
-                    f"Received: {kind}. Give all files one type."
-                )
 
     def _typed(self, table: pa.Table, where: str) -> pa.Table:
         time, key = self._options.time, "data.time"
@@ -128,9 +128,13 @@ class EventLog:
         try:
             return column.cast(self._types[name])
         except pa.ArrowInvalid as error:
+            if not pa.types.is_integer(column.type):
+                key = _roles(self._options)[name]
+                raise _no_ids(name, key, column.type, where) from None
             raise PipelineError(
-                f"{where}: column {name!r}: expected values of type {self._types[name]}: {error}."
-            ) from error
+                f"{where}: column {name!r}: expected values of type {self._types[name]}: {error}. "
+                "Convert the column to strings."
+            ) from None
 
 
 def _files(options: EventOptions) -> list[SourceFile]:
@@ -156,11 +160,8 @@ def _check_type(key: str, name: str, kind: pa.DataType, where: str) -> None:
         )
     if key == "data.time":
         check_time_type(kind, name, key, where)
-    elif not (pa.types.is_integer(kind) or _is_text(kind)):
-        raise PipelineError(
-            f"{where}: column {name!r} ({key}): expected ids, which are integers or strings. "
-            f"Received: {kind}. Convert the column, or cut its numbers into ranges."
-        )
+    elif not (pa.types.is_null(kind) or accepts("int64", kind) or _is_text(kind)):
+        raise _no_ids(name, key, kind, where)
 
 
 def _times(column: pa.ChunkedArray, name: str, where: str) -> np.ndarray:
@@ -185,10 +186,32 @@ def _times(column: pa.ChunkedArray, name: str, where: str) -> np.ndarray:
     return times
 
 
+def _no_ids(name: str, key: str, kind: pa.DataType, where: str) -> PipelineError:
+    return PipelineError(
+        f"{where}: column {name!r} ({key}): expected ids, which are integers or strings. "
+        f"Received: {kind}. Convert the column, or cut its numbers into ranges."
+    )
+
+
 def _wide(kind: pa.DataType) -> pa.DataType:
     """The type that a column of ids has in the sequences."""
-    return pa.int64() if pa.types.is_integer(kind) else pa.string()
+    if pa.types.is_null(kind):
+        return kind
+    return pa.string() if _is_text(kind) else pa.int64()
+
+
+def _only(kinds: Mapping[str, pa.DataType], name: str) -> pa.DataType:
+    """The type that a column of ids has in all files with ids."""
+    known = {where: kind for where, kind in kinds.items() if not pa.types.is_null(kind)}
+    for where, kind in known.items():
+        first = next(iter(known))
+        if kind != known[first]:
+            raise PipelineError(
+                f"{where}: column {name!r}: expected {known[first]} as in {first}. "
+                f"Received: {kind}. Give all files one type."
+            )
+    return next(iter(known.values()), pa.int64())
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))

@@ -178,6 +178,20 @@ def test_invalid_value_is_an_error(tmp_path: Path, change: tuple[str, str], sent
     assert _problems(tmp_path, change) == [sentence]
 
 
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        ("sample_weight", "is not a known key."),
+        ("weight_column", "is not a known key."),
+        ("weight", 'expected a number. Received: "importance".'),
+    ],
+)
+def test_a_column_that_is_to_weigh_rows(tmp_path: Path, key: str, sentence: str) -> None:
+    (problem,) = _problems(tmp_path, (CLICK, f'{CLICK}\n{key} = "importance"'))
+    assert f"tasks[0].{key}`" in problem
+    assert f"{sentence} A column cannot weigh rows: the `weight` of a task is one" in problem
+
+
 def test_sequences_of_one_history_have_one_length(tmp_path: Path) -> None:
     other = '\n[[features]]\nkind = "sequence"\nname = "seen"\nmax_length = 7\n'
     (problem,) = _problems(tmp_path, (SEQUENCE, SEQUENCE + other))

@@ -1,5 +1,7 @@
 """Tables against the schema: casts and errors."""
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -53,6 +55,21 @@ def test_valid_table_is_unchanged():
         ("item", pa.array([1, 2, 3], pa.uint8()), [1, 2, 3]),
         ("item", pa.array([1.0, None, 3.0]), [1, None, 3]),
         ("item", pa.nulls(3), [None] * 3),
+        ("item", pa.array([True, None, False]), [1, None, 0]),
+        ("item", pa.array([Decimal(1), None, Decimal(3)], pa.decimal32(5, 2)), [1, None, 3]),
+        ("item", pa.array([1.0, None, 3.0], pa.float16()), [1, None, 3]),
+        ("city", pa.array([b"x", None, b"y"]), ["x", None, "y"]),
+        ("city", pa.array(["x", None, "y"], pa.string_view()), ["x", None, "y"]),
+        ("city", pa.array([2**64 - 1, None, 0], pa.uint64()), [str(2**64 - 1), None, "0"]),
+        ("price", pa.array([Decimal("0.5"), None, Decimal(2)]), [0.5, None, 2.0]),
+        ("price", pa.array([1.0, None, 0.5], pa.float16()), [1.0, None, 0.5]),
+        ("tags", pa.array([["x"], None, ["y"]], pa.list_(pa.string(), 1)), [["x"], None, ["y"]]),
+        ("clicked", pa.array([[1], None, []], pa.list_view(pa.float64())), [[1], None, []]),
+        (
+            "clicked",
+            pa.ListArray.from_arrays([0, 1, 1, 2], pa.array([1, 2]).dictionary_encode()),
+            [[1], [], [2]],
+        ),
         ("city", pa.array(["x", None, "y"]).dictionary_encode(), ["x", None, "y"]),
         ("price", pa.array([1, None, 2**40]), [1.0, None, float(2**40)]),
         ("clicked", pa.array([[1], None, [2, None]], pa.list_(pa.int32())), [[1], None, [2, None]]),
@@ -81,6 +98,15 @@ def test_types_are_widened_without_loss(name, values, expected):
         (_columns(item=pa.array(["1", "2", "3"])), "column 'item': expected int64, received str"),
         (_columns(item=pa.array([1.5, 2.0, 3.0])), "expected int64, received double with a value"),
         (_columns(item=pa.array([[1], [2], [3]])), 'received list<.*>. A list .* "sequence"'),
+        (
+            _columns(item=pa.array([2**64 - 1, 1, 2], pa.uint64())),
+            r'uint64 with a value .* Declare it with dtype = "string": hashes of 64 bits',
+        ),
+        (_columns(price=pa.array([[0.5]] * 3)), "received list.* A vector is not one feature"),
+        (_columns(item=pa.array([[0.5]] * 3)), "received list.* A vector is not one feature"),
+        (_columns(tags=pa.array([[1]] * 3)), r'expected list<string>, .* dtype = "int64"'),
+        (_columns(clicked=pa.array([[[1]]] * 3)), r"one list of single values; write the inner"),
+        (_columns(item=pa.array([1, 2, 3], pa.timestamp("s"))), "Write the date as a text"),
         (_columns(price=pa.array([1.0, np.nan, 2.0])), "received nan in row 1001; store null"),
         (_columns(price=pa.array([1.0, 2.0, 1e300])), r"1e\+300 in row 1002 does not fit float32"),
         (_columns(asked=pa.array([1, 2, 0])), "a mask of 0, 1 or null .* received 2 in row 1001"),

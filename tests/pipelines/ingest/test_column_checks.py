@@ -9,7 +9,8 @@ from pipelines.common.errors import PipelineError
 from pipelines.ingest.column_checks import check_columns, check_made
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.source import ALL, Source, SourceFile
-from pipelines.ingest.tables import parquet_file
+from pipelines.ingest.tables import parquet_files
+from pipelines.storage.filesystem import Storage
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 from tests.pipelines.ingest.files import write_parquet
 
@@ -61,7 +62,8 @@ def test_all_files_are_checked_before_any_row_is_read(tmp_path, changed, message
     files = []
     for name, columns in (("a", GOOD), ("b", {**GOOD, **changed})):
         kept = {key: values for key, values in columns.items() if values is not None}
-        file = parquet_file(write_parquet(tmp_path / f"{name}.parquet", **kept))
+        path = write_parquet(tmp_path / f"{name}.parquet", **kept)
+        (file,) = parquet_files(Storage.of(path))
         files.append(dataclasses.replace(file, read=_refused))
     with pytest.raises(PipelineError, match=message):
         check_columns(Source({ALL: files}), OPTIONS, SCHEMA, {})

@@ -6,6 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.common.errors import PipelineError
+from pipelines.ingest import ingest
+from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.source import SPLITS
 from recsys_attn.schema import Categorical, Numeric, Schema, Task
 from tests.pipelines.ingest.files import (
@@ -142,6 +144,50 @@ def test_files_with_other_columns_and_another_order(histories, tmp_path):
     summary = _ingest(tmp_path, histories=histories, request="request")
     assert sum(summary["rows"].values()) == 2 * ROWS
     assert list(summary["columns"]) == [*_columns(), *(["past"] if histories else [])]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"item": pa.nulls(ROWS)},
+        {"item": pa.array(_columns()["item"], pa.large_string()).dictionary_encode()},
+        {"item": pa.array(_columns()["item"]).cast(pa.binary())},
+        {"time": pa.array(range(ROWS), pa.float64())},
+        {"click": [k // 2 % 2 == 0 for k in range(ROWS)]},
+    ],
+    ids=["null", "dictionary", "binary", "float", "bool"],
+)
+@pytest.mark.parametrize("first", [False, True])
+def test_files_of_other_types_with_a_history(changed, first, tmp_path):
+    names = ("a.parquet", "b.parquet")[:: -1 if first else 1]
+    write_parquet(tmp_path / "in" / names[0], **_columns(60))
+    write_parquet(tmp_path / "in" / names[1], **_columns(120, **changed))
+    summary = _ingest(tmp_path, histories=[PAST], request="request")
+    assert sum(summary["rows"].values()) == 2 * ROWS
+    assert summary["columns"]["item"] == "string"
+    assert summary["columns"]["past"].startswith("list<")
+
+
+def test_folders_of_partitions_and_of_other_engines(tmp_path):
+    for number, day in enumerate(("2025-01-01", "2025-01-02", "2025-01-03")):
+        write_parquet(tmp_path / "in" / f"dt={day}" / "a.parquet", **_columns(60 * number))
+        for hidden in (f"dt={day}/_temporary/0/a.parquet", ".staging/a.parquet"):
+            write_parquet(tmp_path / "in" / hidden, **_columns(60 * number))
+    cuts = {"by": "time", "column": "dt", "valid_from": "2025-01-02", "test_from": "2025-01-03"}
+    assert _ingest(tmp_path, split=cuts)["rows"] == dict.fromkeys(SPLITS, ROWS)
+
+
+def test_a_column_of_the_evaluation_with_two_types_or_in_one_file(tmp_path):
+    write_parquet(tmp_path / "in" / "a.parquet", **_columns(), land=[1] * ROWS)
+    options = DataOptions(source="parquet", path=str(tmp_path / "in"), split=THIRDS)
+    named = {"evaluation.segments": "land"}
+    for columns, message in (
+        ({"land": ["x"] * ROWS}, r"b\.parquet: column 'land': expected int64 as in .*a\.parquet"),
+        ({}, r"b\.parquet: the column 'land' \(evaluation.segments\) is"),
+    ):
+        write_parquet(tmp_path / "in" / "b.parquet", **_columns(60), **columns)
+        with pytest.raises(PipelineError, match=message):
+            ingest(options, SCHEMA, 7, tmp_path / "out", named=named)
 
 
 def test_folders_that_are_linked_are_read_once(tmp_path):

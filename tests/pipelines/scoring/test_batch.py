@@ -32,8 +32,9 @@ def run(fitted, model, tmp_path):
     target.write_text("as it was")
 
     def run(source, request="request"):
+        given = source, target, TASKS, lambda: (fitted, model), request
         progress = Progress(Console(file=io.StringIO()))
-        return score(source, target, TASKS, lambda: (fitted, model), request, progress)
+        return score(*given, progress, features=fitted.raw_schema)
 
     run.target = target
     return run
@@ -139,9 +140,33 @@ def assert_untouched(run):
 def test_files_must_agree_on_their_columns(run, tmp_path):
     shop.write(tmp_path / "rows" / "a.parquet", [shop.table(3, seed=5)])
     shop.write(tmp_path / "rows" / "b.parquet", [without(shop.table(3, seed=5), "truth")])
-    with pytest.raises(PipelineError, match="do not all have the same columns and types"):
+    with pytest.raises(PipelineError, match=r"b\.parquet: the column 'truth' .* is missing"):
+        run(tmp_path / "rows")
+    texts = replaced(shop.table(3, seed=5), "truth", ["a"] * shop.table(3, seed=5).num_rows)
+    shop.write(tmp_path / "rows" / "b.parquet", [texts])
+    with pytest.raises(PipelineError, match=r"b\.parquet: column 'truth': expected double as in"):
         run(tmp_path / "rows")
     assert_untouched(run)
+
+
+def test_files_of_other_types_have_the_same_scores(run, tmp_path):
+    tables = [shop.table(3, seed=5), shop.table(5, seed=6)]
+    tables = [replaced(table, "item", [*range(len(table))]) for table in tables]
+    shop.write(tmp_path / "same" / "a.parquet", tables)
+    run(tmp_path / "same")
+    expected = pq.ParquetFile(run.target).read()
+    floats = replaced(tables[1], "item", tables[1]["item"].cast(pa.float64()))
+    floats = replaced(floats, "user", floats["user"].cast(pa.large_string()).dictionary_encode())
+    shop.write(tmp_path / "rows" / "day=5" / "a.parquet", [tables[0]])
+    shop.write(tmp_path / "rows" / "day=6" / "a.parquet", [floats])
+    shop.write(tmp_path / "rows" / "_temporary" / "a.parquet", tables)
+    run(tmp_path / "rows")
+    found = pq.ParquetFile(run.target).read()
+    assert found["day"].to_pylist() == [5] * len(tables[0]) + [6] * len(tables[1])
+    assert found.select(["item", "user"]).equals(expected.select(["item", "user"]))
+    for task in TASKS:
+        name = f"{task}_score"
+        np.testing.assert_allclose(found[name], expected[name], atol=1e-6)
 
 
 def test_nothing_to_read(run, tmp_path):

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
+from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
 from pipelines.scoring import catalogue_ranking
@@ -70,6 +71,17 @@ def expect(found: list[dict], expected: dict[object, list[tuple[int, int, float]
     rows = [(name, *row) for name, of_request in expected.items() for row in of_request]
     assert [(r["request"], r["rank"], r["item"]) for r in found] == [r[:3] for r in rows]
     np.testing.assert_allclose([r["score"] for r in found], [r[3] for r in rows], atol=1e-6)
+
+
+def test_scattered_requests_are_refused(fitted, model, tmp_path) -> None:
+    table = requests()
+    turned = table.take(np.random.default_rng(1).permutation(table.num_rows))
+    message = r"rows\.parquet: the rows of a request must follow each other, but .*'id'.* sort all"
+    with pytest.raises(PipelineError, match=message):
+        ranked(fitted, model, turned, tmp_path)
+    assert not (tmp_path / "best.parquet").exists()
+    # Without requests each row is one, in any order.
+    assert len(ranked(fitted, model, turned, tmp_path, request=None)) == table.num_rows
 
 
 @pytest.mark.parametrize("group", [2, 7, 1000])  # requests are in several row groups, or not

@@ -74,6 +74,9 @@ def test_files_beside_the_data_are_left_out(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
     assert Storage.of(tmp_path).files() == ["b.parquet", "x/a.parquet"]
+    assert Storage.of(tmp_path).files((".csv",)) == ["c.csv"]
+    assert Storage.of(f"file://{tmp_path}").files() == ["b.parquet", "x/a.parquet"]
+    assert Storage.of(tmp_path / "_x").files() == ["a.parquet"]  # the user named it
     alone = Storage.of(tmp_path / "c.csv")
     assert alone.files() == [""]
     assert alone.file_name("") == str(tmp_path / "c.csv")

@@ -39,7 +39,7 @@ def test_a_touched_file_is_unchanged(folder):
     os.utime(part, (1, 1))
     footers.check_unchanged(1)
     part.write_bytes(part.read_bytes()[:-1] + b"x")
-    with pytest.raises(PipelineError, match=r"part-00001.parquet is not a readable"):
+    with pytest.raises(PipelineError, match=r"part-00001.parquet: is not a complete Parquet"):
         footers.check_unchanged(1)
     part.unlink()
     with pytest.raises(PipelineError, match=r"part-00001.parquet is gone since this step began"):

@@ -45,12 +45,14 @@ def model(fitted: FittedFeatures) -> RankingModel:
 def place(
     model: RankingModel, fitted: FittedFeatures, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """A folder with the export and the rows in two files."""
+    """A folder with the export and the rows in two files, of which one is not as usual."""
     folder = tmp_path_factory.mktemp("audit")
     manifest = write_export(folder / "3", model, fitted)
     write_json(folder / "3/manifest.json", manifest)
     cut = int(np.flatnonzero(np.diff(TABLE["request"].to_numpy()))[20]) + 1
-    for number, part in enumerate((TABLE.slice(0, cut), TABLE.slice(cut))):
+    user, coded = TABLE.column_names.index("user"), TABLE["user"][:cut].dictionary_encode()
+    other = TABLE.slice(0, cut).set_column(user, "user", coded)
+    for number, part in enumerate((other, TABLE.slice(cut))):
         shop.write(folder / f"rows/part-{number:05}.parquet", [part])
     return folder
 
@@ -136,6 +138,13 @@ def _starts() -> np.ndarray:
         (lambda table: table.drop(["click"]), r"the columns \['click'\] are missing"),
         (lambda table: table.drop(["item"]), r"the columns \['item'\] are missing"),
         (lambda table: table.slice(0, 0), "has no rows"),
+        (lambda table: pa.concat_tables([table, table.slice(0, 1)]), "must follow each other"),
+        (
+            lambda table: table.set_column(
+                table.column_names.index("click"), "click", pa.array([2] * table.num_rows)
+            ),
+            "expected a label of 0, 1 or null",
+        ),
     ],
 )
 def test_rows_that_do_not_fit_are_one_sentence(

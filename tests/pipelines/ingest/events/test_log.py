@@ -84,7 +84,7 @@ def test_second_is_that_of_the_type(kind, second, tmp_path):
         ),
         ({"who": [[2], [3]]}, r"'who' \(data.user\): expected one value per row, received list"),
         ({"film": [[2], [3]]}, r"'film' \(data.item\): .* Give each event a row of its own"),
-        ({"film": [2.0, None]}, r"'film' \(data.item\): expected ids.* Received: double. Convert"),
+        ({"film": [2.5, None]}, r"'film' \(data.item\): expected ids.* Received: double. Convert"),
         ({"visit": [0.5, 0.7]}, r"'visit' \(data.session\): expected ids"),
         ({"action": [0.5, 0.7]}, r"'action' \(data.columns\): expected ids.* into ranges"),
         ({"action": [[2], [3]]}, r"'action' \(data.columns\): expected one value per row"),
@@ -96,6 +96,23 @@ def test_wrong_columns_are_errors(change, message, tmp_path):
     path = write(tmp_path / "in.parquet", pa.table(columns | change))
     with pytest.raises(PipelineError, match=message):
         list(_log(path, session="visit", columns=("action",)).blocks())
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (pa.array([2**60 + 1]), pa.array([3.0, None]), [2**60 + 1, 3]),
+        (pa.nulls(1), pa.array(["a", ""]), ["a"]),
+        (pa.array([b"a"]), pa.array(["b"]).dictionary_encode(), ["a", "b"]),
+    ],
+    ids=["floats", "null", "bytes"],
+)
+def test_ids_of_two_types(first, second, expected, tmp_path):
+    for number, film in enumerate((first, second)):
+        rows = {"who": [2] * len(film), "film": film, "at": [*range(len(film))]}
+        write(tmp_path / "in" / f"{number}.parquet", pa.table(rows))
+    (block,) = _log(tmp_path / "in").blocks()
+    assert block.events["film"].to_pylist() == expected
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64()], ids=str)

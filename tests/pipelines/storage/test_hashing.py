@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from pipelines.ingest.hashing import hash_column
+from pipelines.storage.hashing import hash_column
 
 
 def _hash(values, seed=3):

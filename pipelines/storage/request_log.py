@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from pipelines.common.errors import PipelineError
 from pipelines.common.missing import is_missing
-from pipelines.ingest.hashing import hash_column
 from pipelines.storage.columns import require_column
+from pipelines.storage.dataset import DataSplit, Reader
+from pipelines.storage.hashing import hash_column
 from pipelines.storage.request_rows import run_starts
 
 
@@ -29,24 +30,52 @@ def whole_requests(tables: Iterator[pa.Table], request: str, where: str) -> Iter
     yield from held
 
 
-class RequestLog:
-    """Finds requests whose rows are scattered; needs eight bytes per request."""
+def check_requests(split: DataSplit, request: str) -> None:
+    """Checks that the rows of each request follow each other, in one pass over their ids.
 
-    def __init__(self, request: str) -> None:
+    A request may go on in the next file.
+
+    Raises:
+        PipelineError: They do not, or a row has no request.
+    """
+    log, footers = RequestLog(request, across_files=True), split.footers
+    with Reader(footers, [request]) as reader:
+        for number in range(len(footers)):
+            log.add(reader.read([number]), footers.file_name(footers.file[number]))
+    log.check()
+
+
+class RequestLog:
+    """Finds requests whose rows are scattered; needs eight bytes per request.
+
+    Args:
+        request: Column of the request id.
+        across_files: Whether a request may go on in the next table.
+    """
+
+    def __init__(self, request: str, across_files: bool = False) -> None:
         self._request = request
+        self._across_files = across_files
+        self._last: np.uint64 | None = None
         self._hashes: list[np.ndarray] = []
         self._files: list[str] = []
 
     def add(self, table: pa.Table, where: str) -> None:
-        """Adds the requests of a table of whole requests, and its file."""
+        """Adds the requests of a table, of whole ones unless they go on, and its file."""
         column = table[self._request]
+        if not len(column):
+            return
         missing = int(is_missing(column).sum())
         if missing:
             raise PipelineError(
                 f"{where}: the column {self._request!r} (data.request) must name the request of "
                 f"every row. Received: {missing} nulls or empty ids; fill them, or name another."
             )
-        self._hashes.append(hash_column(column.take(run_starts(column)), 0))
+        hashes = hash_column(column.take(run_starts(column)), 0)
+        if self._across_files and self._last == hashes[0]:
+            hashes = hashes[1:]
+        self._last = hashes[-1] if len(hashes) else self._last
+        self._hashes.append(hashes)
         self._files.append(where)
 
     def check(self) -> None:
@@ -58,8 +87,10 @@ class RequestLog:
             repeated = np.setdiff1d(np.arange(len(hashes)), first)[0]
             ends = np.cumsum([len(part) for part in self._hashes])
             file = self._files[int(np.searchsorted(ends, repeated, side="right"))]
+            place = "" if self._across_files else " in one file"
+            rows = "all rows" if self._across_files else "the file"
             raise PipelineError(
-                f"{file}: the rows of a request must follow each other in one file, but "
-                f"{again} runs of equal {self._request!r} (data.request) repeat an earlier "
-                "request; sort the file by that column, or name another one."
+                f"{file}: the rows of a request must follow each other{place}, but {again} runs of "
+                f"equal {self._request!r} (data.request) repeat an earlier request; sort "
+                f"{rows} by that column, or name another one."
             )

@@ -30,7 +30,9 @@ def hash_column(column: pa.ChunkedArray, seed: int) -> np.ndarray:
         numbers = pc.fill_null(column, 0).to_numpy().astype(np.uint64)
         hashed = np.where(column.is_null().to_numpy(), np.uint64(1), mix(numbers))
     else:
-        hashed = _hash_text(pc.fill_null(column.cast(pa.large_string()), "").combine_chunks())
+        kind = pa.large_binary() if pa.types.is_binary(column.type) else pa.large_string()
+        texts = pc.fill_null(column.cast(kind), pa.scalar("").cast(kind))
+        hashed = _hash_text(texts.combine_chunks())
     return mix(hashed ^ salt)
 
 
