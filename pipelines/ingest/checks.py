@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -37,13 +37,15 @@ def check_table(
         first_row: Number of the table's first row in its file, for errors.
 
     Raises:
-        PipelineError: A column is missing or of another type, a number is NaN or infinite, or
-            a label is neither 0, 1 nor null.
+        PipelineError: A column is missing or of another type, a number is NaN or infinite, the
+            lists of one history differ in length, or a label is neither 0, 1 nor null.
     """
     for feature in schema.features:
         column = _column(table, feature.name, f"feature, {describe_type(feature)}", where)
         checked = _cast_feature(column, feature, where, first_row)
         table = _replace(table, feature.name, checked)
+    for sequences in schema.histories.values():
+        _check_aligned(table, [sequence.name for sequence in sequences], where, first_row)
     for name in _unique(task.label_column for task in schema.tasks) if labels else ():
         column = _column(table, name, "label, 0 or 1 or null", where)
         table = _replace(table, name, cast_label(column, name, where, first_row))
@@ -53,6 +55,20 @@ def check_table(
         if name not in {feature.name for feature in schema.features}:
             table = _replace(table, name, pc.fill_null(mask.cast(pa.bool_()), False))
     return table
+
+
+def _check_aligned(table: pa.Table, names: Sequence[str], where: str, first_row: int) -> None:
+    """Checks that the sequences of one history are equally long in every row."""
+    lengths = [pc.fill_null(pc.list_value_length(table[name]), 0).to_numpy() for name in names]
+    for name, other in zip(names[1:], lengths[1:], strict=True):
+        different = np.flatnonzero(lengths[0] != other)
+        if len(different):
+            row = int(different[0])
+            raise PipelineError(
+                f"{where}: columns {names[0]!r} and {name!r}: expected lists of one length, as "
+                f"both are of one history, received {lengths[0][row]} and {other[row]} events in "
+                f"row {first_row + row}; align them, or give one of them another `history`."
+            )
 
 
 def _column(table: pa.Table, name: str, role: str, where: str) -> pa.ChunkedArray:

@@ -119,6 +119,16 @@ def test_one_clear_error(table, message):
         check_table(table, SCHEMA, "data.csv", first_row=1000)
 
 
+def test_sequences_of_one_history_are_equally_long():
+    schema = Schema((*SCHEMA.features, Sequence("kinds", dtype="string")), SCHEMA.tasks)
+    kinds = [["a"], None, ["b", None]]
+    check_table(_columns(kinds=kinds), schema, "here")
+    for wrong in ([["a"], ["b"], ["b", "c"]], [["a"], None, ["b"]]):
+        message = r"here: columns 'clicked' and 'kinds': expected lists .* in row 10\d; align them"
+        with pytest.raises(PipelineError, match=message):
+            check_table(_columns(kinds=wrong), schema, "here", first_row=100)
+
+
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.bool_()], ids=str)
 def test_a_mask_of_numbers_is_false_where_it_is_null(kind):
     table = _columns(asked=pa.array([1, None, 0]).cast(kind))
