@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from recsys_attn.attention import relative_positions
+from recsys_attn.attention import presets, relative_positions
 from recsys_attn.attention.time_positions import TimePositions
 from recsys_attn.blocks.control_tokens import ControlTokens
 from recsys_attn.blocks.film import Film
@@ -262,6 +262,12 @@ def encoder_parts(
     Raises:
         ValueError: The encoder cannot have these positions.
     """
+    mechanism = encoders.mechanism_of(encoder)
+    if mechanism is not None and presets.get(mechanism).uses_times:
+        raise ValueError(
+            "`encoder` has a score of times, which would read places here. Leave the times out of "
+            "its score, and give `encoder_positions`: 'time_buckets' or 'time_intervals'"
+        )
     if positions is None and not encoders.encodes_order(encoder):
         positions = "learned"
     added, share_biases, by_time = None, False, False

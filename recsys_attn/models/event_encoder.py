@@ -14,7 +14,6 @@ from recsys_attn.blocks.positions.base import POSITIONS
 from recsys_attn.checks import require_bool, require_share
 from recsys_attn.layer import Layer
 from recsys_attn.models.encoded_history import EncoderParts
-from recsys_attn.models.encoders import is_causal
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -104,13 +103,8 @@ class EventEncoder(Layer):
 
     def call(self, events: Tensor, present: Tensor, positions: Tensor | None = None) -> Tensor:
         events = self.enter(events, present, positions)
-        if self.by_time:
-            given: dict[str, Tensor] = {"positions": positions}
-            if is_causal(self.encoder):  # its pattern compares times, which may be equal
-                places = ops.arange(ops.shape(events)[1])
-                given["attention_mask"] = (places[:, None] >= places[None])[None]
-            return self.encoder(events, present=present, **given)
-        return self.encoder(events, present=present)
+        given = {"positions": positions} if self.by_time else {}
+        return self.encoder(events, present=present, **given)
 
     def enter(
         self,

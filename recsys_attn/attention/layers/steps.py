@@ -51,6 +51,11 @@ def require_steps(layer: MultiHeadAttention) -> None:
             "or Linear"
         )
     mechanism.require_one_projection("Recurrence")
+    if mechanism.uses_times:
+        raise TypeError(
+            "The score reads times, which a step does not have. Use positions by place, such as "
+            "'learned' or 'alibi'"
+        )
     if layer.context_heads is not None:
         raise TypeError(
             "The attention is built with a `context`, which a step does not have. Give the context "

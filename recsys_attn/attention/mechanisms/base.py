@@ -37,6 +37,7 @@ class Mechanism(Layer):
         weights_on_request: Whether it returns weights, in a form of its own, when a call asks for
             them by `return_weights`.
         positional: Whether it uses positions.
+        uses_times: Whether these are times; a pattern counts the places of the keys then.
         is_causal: Whether no query attends a later key.
         own_sequence: Whether it is self-attention only: key and query are one tensor.
         uses_query, uses_key: Whether it uses the content of queries or keys; if not, the layer
@@ -94,6 +95,10 @@ class Mechanism(Layer):
 
     @property
     def positional(self) -> bool:
+        return False
+
+    @property
+    def uses_times(self) -> bool:
         return False
 
     @property
@@ -268,6 +273,13 @@ class Mechanism(Layer):
                 f"With causal=True {name} is self-attention. Here it is cross-attention: the "
                 "queries (candidates, tasks, learned queries) come after all keys. Leave `causal` "
                 "False. Received: causal=True"
+            )
+        if self.uses_times:
+            raise ValueError(
+                "The score reads the times of queries and keys, and the queries (candidates, "
+                "tasks, learned queries) have none. Use another score here; times belong to the "
+                "positions of an encoder, 'time_buckets' or 'time_intervals'. "
+                f"Received: score={score}"
             )
         if self.positional and "query_positions" not in self.honours:
             raise ValueError(

@@ -215,6 +215,11 @@ class Compressed(Mechanism):
         return self.score.positional
 
     @property
+    def uses_times(self) -> bool:
+        """Whether positions are times."""
+        return self.score.uses_times
+
+    @property
     def uses_query(self) -> bool:
         """Whether it uses the content of the queries."""
         return self.score.uses_query or self.weighting.needs_query

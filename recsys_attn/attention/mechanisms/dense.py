@@ -99,7 +99,8 @@ class Dense(Mechanism):
             padding; `attention_mask` (B, T, S) or (B, N, T, S), False for pairs that are not
             allowed; `attention_bias` of the same shape, added to the scores; `query_positions`
             (B, T) and `key_positions` (B, S), integers, by default 0 ... S-1 for the keys and the
-            last T of them for the queries. Do not use a bias of -inf as a mask: the softmax of a
+            last T of them for the queries. Where the score reads times, they are times, and the
+            pattern counts the default places. Do not use a bias of -inf as a mask: the softmax of a
             row of -inf alone is uniform, and not zero.
 
     One of the two batches, of queries or of keys, may be 1. Padded values must be finite.
@@ -214,6 +215,8 @@ class Dense(Mechanism):
 
     def _pattern(self, query: Tensor, key: Tensor, masks: Masks) -> Tensor:
         rows, columns, context = masks.query_positions, masks.key_positions, masks.context_size
+        if self.uses_times:
+            rows = columns = None
         events = key[:, context:]
         there = None if masks.key is None else masks.key[:, context:]
         length = length_of(events, columns, there)
@@ -271,6 +274,11 @@ class Dense(Mechanism):
         """Whether it uses positions."""
         parts = self.pattern, self.pair_values
         return self.score.positional or any(part is not None for part in parts)
+
+    @property
+    def uses_times(self) -> bool:
+        """Whether positions are times, and its pattern counts places."""
+        return self.score.uses_times or getattr(self.pair_values, "uses_times", False)
 
     @property
     def is_causal(self) -> bool:

@@ -109,7 +109,7 @@ class Grouped(Mechanism):
             names.append("attention_bias")
             if not self.router.content_based:
                 names.append("attention_mask")
-            if self.own_sequence and self.pattern is None:
+            if self.own_sequence and (self.pattern is None or self.uses_times):
                 names += ["query_positions", "key_positions"]
         return tuple(names)
 
@@ -145,7 +145,8 @@ class Grouped(Mechanism):
         allowed = groups.allowed
         if self.pattern is not None:
             length = _of_groups(length, groups.query)
-            allowed = both(self.pattern(*pairs(rows, columns), length), allowed)
+            places = (groups.query_index, groups.key_index) if self.uses_times else (rows, columns)
+            allowed = both(self.pattern(*pairs(*places), length), allowed)
         logits = logits_of(self.score, groups.query, groups.key, allowed, rows, columns)
         logits = ops.cast(logits, "float32")
         if groups.bias is not None:
@@ -166,6 +167,11 @@ class Grouped(Mechanism):
             for dtype in ("int32", self.compute_dtype)
         )
         return SparseWeights(index, index, weight)
+
+    @property
+    def uses_times(self) -> bool:
+        """Whether positions are times, and its pattern counts places."""
+        return self.score.uses_times
 
     @property
     def uses_query(self) -> bool:

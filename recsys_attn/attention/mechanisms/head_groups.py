@@ -157,6 +157,11 @@ class HeadGroups(Mechanism):
         return any(m.positional for m in self.mechanisms)
 
     @property
+    def uses_times(self) -> bool:
+        """Whether any of the mechanisms reads times."""
+        return any(m.uses_times for m in self.mechanisms)
+
+    @property
     def is_causal(self) -> bool:
         """Whether no query of any head attends a later key."""
         return all(m.is_causal for m in self.mechanisms)

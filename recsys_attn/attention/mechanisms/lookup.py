@@ -95,6 +95,11 @@ class Lookup(Grouped):
                 f"With causal=True {type(self.router).__name__} is self-attention, and the queries "
                 "of a Lookup come from elsewhere. Leave it out. Received: causal=True"
             )
+        if self.uses_times and self.pattern is not None:
+            raise ValueError(
+                "A pattern counts places, and positions are times for this score. Leave one of the "
+                f"two out. Received: score={type(self.score).__name__}, pattern={self.pattern!r}"
+            )
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         require_a_value_a_key(key_shape, value_shape)

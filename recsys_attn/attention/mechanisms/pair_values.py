@@ -26,6 +26,7 @@ class PairValues(Layer):
 
     Attributes:
         num_kinds: Number of kinds of pairs; R has a vector for each. Known before `build`.
+        uses_times: Whether the positions are times. A pattern beside it counts places then.
 
     Call arguments:
         weights: (B, N, T, S), those that meet the values.
@@ -55,6 +56,7 @@ class PairValues(Layer):
     """
 
     num_kinds: int
+    uses_times = False
 
     def kinds(
         self,
@@ -135,6 +137,8 @@ class TimeIntervalValues(PairValues):
     >>> tuple(layer(keras.random.normal((2, 3, 8)), query_positions=times).shape)
     (2, 3, 8)
     """
+
+    uses_times = True
 
     def __init__(self, max_interval: int = 256, **kwargs: Any) -> None:
         super().__init__(**kwargs)

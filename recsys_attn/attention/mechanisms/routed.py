@@ -60,9 +60,9 @@ class Routed(Grouped):
             global queries behind the others: (B, S, N, 2 H), (B, S, N, 2 H), (B, S, N, 2 V).
         masks: A `Masks`, or by name `query_mask` and `key_mask` (B, S), False for padding. With
             only a key mask, the router uses it for the queries too. A router whose tokens have
-            positions also takes `attention_bias` (B, S, S) or (B, N, S, S), and without a pattern
-            `query_positions` and `key_positions` (B, S) for the score, such as times; one whose
-            groups do not depend on the tokens (`Blocks`) also `attention_mask`.
+            positions also takes `attention_bias` (B, S, S) or (B, N, S, S), and without a pattern,
+            or with a score of times, `query_positions` and `key_positions` (B, S) for the score;
+            one whose groups do not depend on the tokens (`Blocks`) also `attention_mask`.
         return_weights: Whether to return weights too, which takes memory for each pair.
 
     Returns:
@@ -185,13 +185,14 @@ class Routed(Grouped):
                 "With global_projections=True Routed is self-attention: in cross-attention no "
                 "query is a global token. Leave it out. Received: global_projections=True"
             )
-        return Lookup(
+        lookup = Lookup(
             self.router,
             self.score,
             self.pattern,
             dropout=self.dropout.rate,
             dtype=self.dtype_policy,
         )
+        return lookup.as_cross_attention()
 
 
 def _placed(groups: Groups, batch: Tensor, masks: Masks) -> Groups:

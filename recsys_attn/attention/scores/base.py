@@ -23,6 +23,7 @@ class Score(Layer):
     Attributes:
         positional: Whether `call` takes `query_positions` and `key_positions` too, integers that
             broadcast to (B, N, T) and (B, N, S), and None for the default ones.
+        uses_times: Whether these positions are times. A pattern beside it counts places then.
         encodes_order: Whether it tells an order of the keys from another; defaults to `positional`.
         shares_query_and_key: Whether queries and keys have one projection.
         uses_query, uses_key: Whether it uses the content of queries or keys; if not, the layer
@@ -54,6 +55,7 @@ class Score(Layer):
     """
 
     positional = False
+    uses_times = False
     shares_query_and_key = False
     uses_query = True
     uses_key = True
@@ -134,6 +136,7 @@ class Several(Score):
             )
         self.scores = [SCORES.get(score, dtype=self.dtype_policy) for score in scores]
         self.positional = any(score.positional for score in self.scores)
+        self.uses_times = any(score.uses_times for score in self.scores)
         self.shares_query_and_key = any(score.shares_query_and_key for score in self.scores)
         self.uses_query = any(score.uses_query for score in self.scores)
         self.uses_key = any(score.uses_key for score in self.scores)

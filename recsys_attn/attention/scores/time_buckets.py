@@ -32,8 +32,8 @@ class TimeBuckets(Score):
     """`score = table[floor(log(max(|t_i - t_j|, 1)) / step)]`, with a table of each head.
 
     The positions are times: call the layer with `query_positions` in seconds, for example. So
-    buckets of near times are narrow, and those of far ones wide. A pattern reads the same
-    positions: `"causal"` then compares times, and events of one time see each other.
+    buckets of near times are narrow, and those of far ones wide. A pattern counts the places of the
+    events, whatever their times.
 
     The paper adds a bias by place too: `Dense(Dot() + TimeBuckets(), place_bias=...)`, with
     `RelativeBuckets` for example.
@@ -69,6 +69,7 @@ class TimeBuckets(Score):
     """
 
     positional = True
+    uses_times = True
     uses_query = False
     uses_key = False
 

@@ -47,8 +47,8 @@ class TimeIntervals(Score):
 
     The unit is the shortest interval, but 0, between two of the user's events, so that
     the intervals of busy and of quiet users are alike. The positions are times: call the layer
-    with `query_positions` in seconds, for example. A pattern reads the same positions: `"causal"`
-    then compares times, and events of one time see each other.
+    with `query_positions` in seconds, for example. A pattern counts the places of the events,
+    whatever their times.
 
     The paper's attention is `Dense(Dot(scale=True) + TimeIntervals(k, scale=True), "causal",
     pair_values=TimeIntervalValues(k))` over events with `LearnedPositions`, which are a part of
@@ -84,6 +84,7 @@ class TimeIntervals(Score):
     """
 
     positional = True
+    uses_times = True
     uses_key = False
 
     def __init__(self, max_interval: int = 256, scale: bool = False, **kwargs: Any) -> None:

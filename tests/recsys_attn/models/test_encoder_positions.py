@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from recsys_attn import models
+from recsys_attn.attention import watch_heads
+from recsys_attn.attention.patterns import Causal, Local
 from recsys_attn.blocks.positions import POSITIONS
 from recsys_attn.models.ranking import RankingModel
 from tests.support.arrays import assert_close
@@ -131,6 +133,29 @@ def test_blocks_and_mixers_know_the_order(encoder: Any, positions: Any, is_learn
 def test_positions_that_an_encoder_cannot_have(encoder: Any, positions: str, message: str) -> None:
     with pytest.raises(ValueError, match=f"`encoder_positions` does not fit.*{message}"):
         model(encoder, positions)
+
+
+LOCAL = {"class_name": "local_m", "config": {"width": 2}}
+
+
+@pytest.mark.parametrize("positions", ["time_buckets", TISASREC], ids=str)
+@pytest.mark.parametrize(("encoder", "pattern"), [(LOCAL, Local(2)), (CAUSAL, Causal())])
+def test_an_encoder_by_time_attends_by_place(encoder: Any, positions: Any, pattern: Any) -> None:
+    """For ages that are equal or days apart."""
+    ranker, values = model(encoder, positions), inputs()
+    values |= {name: np.where(values[name] == 0, 1, values[name]) for name in EVENTS}
+    values["ages"][:] = np.array([9, 9, 5, 2, 2, 2, 0]) * 86_400 + 3
+    seen = []
+    with watch_heads(lambda call: seen.append(call.weights) or call):
+        ranker(values)
+    expected = np.broadcast_to(pattern.matrix(S), seen[0].shape)
+    np.testing.assert_array_equal(np.asarray(seen[0]) > 0, expected)
+
+
+def test_a_score_of_times_is_a_position_of_the_encoder() -> None:
+    by_hand = {"class_name": "dense", "config": {"score": {"class_name": "time_buckets"}}}
+    with pytest.raises(ValueError, match="`encoder` has a score of times"):
+        model(by_hand, None)
 
 
 def test_learned_positions_are_as_many_as_events() -> None:

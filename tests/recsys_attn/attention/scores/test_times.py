@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
 
 from recsys_attn.attention import AttentionPooling, Dense, MultiHeadAttention
-from recsys_attn.attention.mechanisms import HeadGroups, Routed, TimeIntervalValues
+from recsys_attn.attention.mechanisms import HeadGroups, Lookup, Routed, TimeIntervalValues
+from recsys_attn.attention.patterns import (
+    Block,
+    Causal,
+    Dilated,
+    Global,
+    Local,
+    PerHead,
+    Prefix,
+    Prepended,
+    Strided,
+)
 from recsys_attn.attention.relative_positions import encodes_order
-from recsys_attn.attention.scores import Alibi, Dot, TimeBuckets, TimeIntervals
+from recsys_attn.attention.routers import Blocks
+from recsys_attn.attention.scores import Alibi, Dot, SoftCap, TimeBuckets, TimeIntervals
 from recsys_attn.attention.time_positions import TimeBucketPositions, TimeIntervalPositions
+from recsys_attn.serialization import deserialize, serialize
 from tests.support.arrays import assert_close, normal, weights_of
 from tests.support.layer_case import randomise
 from tests.support.references import scores as reference
@@ -54,9 +70,8 @@ def test_tisasrec_follows_its_equation(causal: bool) -> None:
     keys, values = weights_of(mechanism)
     output, _ = mechanism(query, key, value, **arguments)
     for b in range(B):
-        apart = TIMES[b][:, None] - TIMES[b][None]
-        allowed = present[b] & ((apart >= 0) | (not causal))
-        apart = np.abs(apart)
+        apart = np.abs(TIMES[b][:, None] - TIMES[b][None])
+        allowed = present[b] & (np.tri(S, dtype=bool) | (not causal))
         r = np.minimum(apart // apart[allowed & (apart > 0)].min(), 8)
         for n, i in np.ndindex(N, S):
             q, k, v = (x[b, :, n].astype("float64") for x in (query, key, value))
@@ -118,8 +133,8 @@ def test_next_positions_are_those_of_the_event_to_predict() -> None:
     own.set_weights(ahead.get_weights())
 
     def expected(positions: np.ndarray) -> np.ndarray:
-        # The pattern compares an event's own time, and hides the next event.
-        seen = times[:, :, None] >= times[:, None]
+        # The pattern counts the places of the events, and hides the next one.
+        seen = np.tri(S, dtype=bool)[None]
         given = {"query_positions": positions, "key_positions": times, "attention_mask": seen}
         return np.asarray(own(query, key, value, **given)[1])
 
@@ -134,6 +149,65 @@ def test_next_positions_need_those_of_one_sequence(given: dict[str, list[int]]) 
         Dense(Dot() + TimeBuckets(4), next_positions=True)(query, key, key, **given)
     with pytest.raises(ValueError, match="`next_positions` needs queries that are the events"):
         AttentionPooling(Dense(Dot() + TimeBuckets(4), next_positions=True))
+
+
+PATTERNS = {
+    "causal": Causal(),
+    "local": Local(1),
+    "local and causal": Local(2, 0) & Causal(),
+    "dilated": Dilated(1, 2),
+    "strided": Strided(2),
+    "block": Block(2),
+    "global": Local(1) | Global((0, -1)),
+    "prefix": Prefix(2),
+    "prepended": Prepended(1, Causal()),
+    "not": ~Local(1),
+    "per head": PerHead((Causal(), Local(1))),
+}
+TIMED = {
+    "buckets": {"score": Dot() + TimeBuckets(6, step=0.7)},
+    "capped": {"score": SoftCap(Dot() + TimeBuckets(6, step=0.7), 3.0)},
+    "intervals": {"score": Dot() + TimeIntervals(8)},
+    "values": {"pair_values": TimeIntervalValues(8)},
+}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS.values(), ids=list(PATTERNS))
+@pytest.mark.parametrize("timed", TIMED.values(), ids=list(TIMED))
+def test_a_pattern_counts_places_beside_times(timed: Any, pattern: Any) -> None:
+    """Events of one second are apart, and events that are days apart are neighbours."""
+    query, key, value = normal((B, S, 2, H), (B, S, 2, H), (B, S, 2, 3))
+    present = np.broadcast_to(np.arange(S) < 5, (B, S))
+    times = TIMES * 86_400 - 90 * 86_400 * 7
+    parts = {name: deserialize(serialize(part)) for name, part in timed.items()}
+    mechanism = Dense(pattern=pattern, **parts)
+    given = {"query_positions": times, "key_positions": times, "key_mask": present}
+    _, weights = mechanism(query, key, value, **given)
+    expected = np.zeros((B, 2, S, S), bool)
+    expected[..., :5, :5] = pattern.matrix(5)
+    np.testing.assert_array_equal(np.asarray(weights)[:, :, :5] > 0, expected[:, :, :5])
+
+
+def test_blocks_with_a_pattern_count_places_beside_times() -> None:
+    query, key, value = normal((B, S, 2, H), (B, S, 2, H), (B, S, 2, 3))
+    given = {"query_positions": TIMES * 86_400, "key_positions": TIMES * 86_400}
+    dense, blocks = (
+        make(score=Dot() + TimeBuckets(6, step=0.7), pattern=Local(1))
+        for make in (Dense, partial(Routed, Blocks(2, before=1, after=1)))
+    )
+    for mechanism in (dense, blocks):
+        mechanism(query, key, value, **given)
+        randomise(mechanism)
+    blocks.set_weights(dense.get_weights())
+    assert_close(blocks(query, key, value, **given)[0], dense(query, key, value, **given)[0])
+
+
+@pytest.mark.parametrize("make", [Dense, partial(Routed, Blocks(2))])
+def test_candidates_and_tasks_have_no_times(make: Any) -> None:
+    with pytest.raises(ValueError, match="reads the times of queries and keys"):
+        AttentionPooling(make(score=Dot() + TimeBuckets(4)))
+    with pytest.raises(ValueError, match="positions are times for this score"):
+        Lookup(Blocks(2), Dot() + TimeBuckets(4), Local(1))
 
 
 def test_only_dense_has_values_of_pairs() -> None:
