@@ -81,7 +81,7 @@ class SmallEmbedding(FeatureEmbedding):
     """A `FeatureEmbedding` with the tables of another one in fewer bits."""
 
     def __init__(self, embedding: FeatureEmbedding, storage: Storage) -> None:
-        super().__init__(embedding.schema, embedding.width, name=embedding.name)
+        super().__init__(**embedding.get_config())
         self._storage: Storage = storage
         self._values = {weight.name: ops.convert_to_numpy(weight) for weight in embedding.weights}
         self._kept: dict[str, _Kept] = {}
@@ -104,7 +104,8 @@ class SmallTower(Layer):
     """A tower with its matrices in fewer bits.
 
     Each call runs the trained tower with its weights replaced. It belongs to a function and not to
-    this layer, so that its own float32 weights are neither counted nor exported.
+    this layer, so that its own float32 weights are neither counted nor exported. What this layer
+    does not define is that of the trained tower.
     """
 
     def __init__(self, tower: Any, storage: Storage) -> None:
@@ -113,13 +114,10 @@ class SmallTower(Layer):
         self._storage: Storage = storage
         self._kept: list[_Kept] = []
 
-    @property
-    def explanations(self) -> tuple[str, ...]:
-        return self._tower().explanations
-
-    def field_names(self, embedding: FeatureEmbedding) -> tuple[str, ...]:
-        """Those of the trained tower."""
-        return self._tower().field_names(embedding)
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # Keras looks for some of its own before they are there
+            raise AttributeError(name)
+        return getattr(self._tower(), name)
 
     def build(self, input_shape: Shape | None = None) -> None:
         self.built = True

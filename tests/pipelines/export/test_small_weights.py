@@ -10,6 +10,8 @@ from pipelines.experiment.export_options import ExportOptions
 from pipelines.export.small_weights import Numbers, shrink
 from pipelines.features import FittedFeatures
 from pipelines.scoring.scorer import Scorer
+from recsys_attn import models
+from recsys_attn.embeddings import example_inputs
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Schema
 from tests.support import shop
@@ -86,6 +88,42 @@ def test_scores_are_those_of_a_model_with_rounded_weights(
     manifest = write_export(tmp_path / "1", small, fitted)
     assert manifest["parity"]["max_abs_difference"] < 1e-5
     assert _bytes(small) < _bytes(model)
+
+
+CONTEXT = {"features": ["city"], "how": "film"}
+MODELS = {
+    "esmm": {"name": "esmm", "tower_units": (5,)},
+    "context": {"name": "din", "mlp_units": (5,), "encoder": "gru", "encoder_context": CONTEXT},
+    "experts": {"name": "mmoe", "expert_units": (5,), "tower_units": (5,)},
+}
+
+
+@pytest.mark.parametrize("options", MODELS.values(), ids=list(MODELS))
+@pytest.mark.parametrize("stored", [("int8", "float32"), ("float32", "int8")])
+def test_a_small_model_has_all_parts_of_the_trained_one(options, stored, fitted) -> None:
+    """The chain of ESMM, the context of an encoder, the gates of experts."""
+    name, *_ = options.values()
+    given = {key: value for key, value in options.items() if key != "name"}
+    tasks = tuple(replace(task, mask=None) for task in fitted.schema.tasks)
+    model = models.get(name)(replace(fitted.schema, tasks=tasks), width=4, **given)
+    rng = np.random.default_rng(3)
+    for weight in model.trainable_variables:
+        weight.assign(rng.normal(scale=0.3, size=weight.shape))
+    first, second = (task.name for task in model.schema.tasks)
+    model.calibrate({first: (1.0, -2.0), second: (1.0, 3.0)})
+    small = shrink(model, ExportOptions(tables=stored[0], tower=stored[1]))
+    inputs = example_inputs(model.schema, batch=5, candidates=7)
+    for feature in model.schema.features:
+        if feature.name in inputs and inputs[feature.name].dtype == np.int32:
+            shape = inputs[feature.name].shape
+            inputs[feature.name] = rng.integers(2, 4, shape).astype("int32")
+    scores, expected = small.probabilities(inputs), model.probabilities(inputs)
+    for task in (first, second):
+        np.testing.assert_allclose(scores[task], expected[task], atol=0.05)
+    assert (small.same_rows, small.explanations) == (model.same_rows, model.explanations)
+    assert small.tower.has_experts == model.tower.has_experts
+    if name == "esmm":
+        assert np.all(np.asarray(scores[second]) <= np.asarray(scores[first]))
 
 
 def test_shrunk_model_keeps_the_trained_one(fitted: FittedFeatures, model: RankingModel) -> None:
