@@ -14,6 +14,7 @@ from pipelines.training.step import StepResult
 from pipelines.training.task_weights import TaskWeights
 from recsys_attn.models import SequenceModel
 from recsys_attn.objectives import Objective
+from recsys_attn.random_integers import MOST
 from recsys_attn.schema import CANDIDATE_MASK, PADDING_ID
 
 Ids = dict[str, tf.Tensor]
@@ -47,7 +48,9 @@ class SequenceStep:
         self._objectives = objectives
         self._optimizer = optimizer
         self._layout = layout
-        self._counts = tf.constant(counts, "float32")
+        # Rounded up, so that no item is lost; the losses correct by the same counts.
+        too_many = np.ceil(counts.sum(dtype=np.float64) / (MOST - counts.size))
+        self._counts = tf.constant(np.ceil(counts / max(too_many, 1.0)), "float32")
         self._strategy = tf.distribute.get_strategy()
         self.task_weights = TaskWeights(())
         by_row = all(objective.by_row for objective in objectives)

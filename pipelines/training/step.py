@@ -130,15 +130,15 @@ class TrainStep:
         if self._teacher is not None:
             labels = self._teacher(inputs, labels)
         inputs = self._id_dropout(inputs, self._optimizer.iterations.value)
-        totals = self._global_counts(labels)
+        own = tf.reduce_sum(tf.cast(inputs[CANDIDATE_MASK], "float32"))
+        totals, candidates = self._global_counts(labels, own)
         embedding, tower = self._model.embedding, self._model.tower
         with tf.GradientTape(persistent=True) as tape:
             fields = embedding(inputs)
             penalties = [self._share(penalty) for penalty in embedding.losses]
             scaled = [self._optimizer.scale_loss(penalty) for penalty in penalties]
-        replicas = self._strategy.num_replicas_in_sync
         weights, of_weights = self.task_weights.values(), self.task_weights.penalty()
-        results = self._tower(fields, labels, totals, replicas, weights, penalty)
+        results = self._tower(fields, labels, totals, candidates, weights, penalty)
         tables = embedding.trainable_variables
         gradients = tape.gradient(results.leaves, tables, output_gradients=results.of_leaves)
         if scaled:
@@ -150,11 +150,12 @@ class TrainStep:
             by_shared = None if results.of_shared is None else self._sum(results.of_shared)
             self.task_weights.update(self._sum(results.of_tasks), by_shared)
         loss = tf.add_n([results.loss, *penalties, self._share(of_weights)])
-        rows = tf.reduce_sum(tf.cast(inputs[CANDIDATE_MASK], "float32"))
-        return self._sum(tf.stack([loss, rows, stop]))
+        return self._sum(tf.stack([loss, own, stop]))
 
-    def _global_counts(self, labels: Blocks) -> dict[str, tf.Tensor]:
-        """What the loss of each task is a mean over, on all replicas: at least one."""
+    def _global_counts(
+        self, labels: Blocks, candidates: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """What the losses of tasks, and penalties, are means over, on all replicas: at least 1."""
         tasks = self._model.schema.tasks
         known = [tf.logical_not(tf.math.is_nan(labels[task.name])) for task in tasks]
         counts = tf.stack(
@@ -162,9 +163,10 @@ class TrainStep:
                 tf.reduce_sum(task_loss(task.loss).counts(labels[task.name], mask))
                 for task, mask in zip(tasks, known, strict=True)
             ]
+            + [candidates]
         )
-        counts = tf.unstack(tf.maximum(self._sum(counts), 1.0))
-        return dict(zip((task.name for task in tasks), counts, strict=True))
+        *counts, candidates = tf.unstack(tf.maximum(self._sum(counts), 1.0))
+        return dict(zip((task.name for task in tasks), counts, strict=True)), candidates
 
     def _sum(self, x: tf.Tensor) -> tf.Tensor:
         """The sum over all replicas."""

@@ -44,11 +44,11 @@ class TowerGradient:
 
     Losses and gradients are added up over the micro-batches, so they are those of the whole batch.
     A micro-batch has whole requests, as some losses compare a request's candidates. Dropout draws
-    by micro-batch, and a penalty that layers add counts by the micro-batch's share of the requests.
-    Layers with batch statistics, such as Dice, see one micro-batch ("ghost" batch normalisation,
-    Hoffer et al. 2017, arXiv 1705.08741); their running means are updated by the first one. The
-    candidates of a request are alike, so with such layers, and with penalties that compare
-    requests, a micro-batch has at least 32 requests.
+    by micro-batch. A penalty that layers add is a mean over candidates, so that of a replica's
+    micro-batch counts by its share of them. Layers with batch statistics, such as Dice, see one
+    micro-batch ("ghost" batch normalisation, Hoffer et al. 2017, arXiv 1705.08741); their running
+    means are updated by the first one. The candidates of a request are alike, so with such layers,
+    and with penalties that compare requests, a micro-batch has at least 32 requests.
 
     Args:
         tower: Maps the embedding's output to logits by task.
@@ -88,7 +88,7 @@ class TowerGradient:
         fields: Any,
         labels: Tensors,
         totals: Tensors,
-        replicas: int,
+        candidates: tf.Tensor | float,
         task_weights: tf.Tensor,
         penalty: tf.Tensor | float = 1.0,
     ) -> TowerResult:
@@ -99,27 +99,27 @@ class TowerGradient:
             labels: (B, T) by task; NaN is unknown.
             totals: What the loss of each task is a mean over, of all replicas: known labels, or
                 requests.
-            replicas: Number of replicas, which share the tower's penalties.
+            candidates: Candidates of all replicas, without padding.
             task_weights: The weight of each task's loss.
             penalty: Factor of these penalties.
         """
         weights = [tf.convert_to_tensor(v.value) for v in self._tower.trainable_variables]
         state = [tf.convert_to_tensor(v.value) for v in self._tower.non_trainable_variables]
         leaves = [x for x in tf.nest.flatten(fields) if _has_gradient(x)]
+        of_candidate = tf.convert_to_tensor(penalty) / candidates
         if self._rows is None:
-            share = tf.convert_to_tensor(penalty) / replicas
-            found = self._compute(fields, labels, totals, task_weights, share, weights, state)
+            found = self._compute(
+                fields, labels, totals, task_weights, of_candidate, weights, state
+            )
         else:
             mask = fields[CANDIDATE_MASK]
             size = micro_batch_requests(mask, self._rows)
             if self._depends_on_batch:
                 size = _even_parts(mask, tf.maximum(size, _LEAST_REQUESTS))
-            of_request = penalty / (replicas * tf.cast(tf.maximum(tf.shape(mask)[0], 1), "float32"))
 
             def part(place: tf.Tensor, tensors: Any) -> MicroBatchResult:
                 seeds = self._other_seeds(state, place)
-                share = of_request * tf.cast(tf.shape(tensors[0][CANDIDATE_MASK])[0], "float32")
-                new = self._compute(*tensors, totals, task_weights, share, weights, seeds)
+                new = self._compute(*tensors, totals, task_weights, of_candidate, weights, seeds)
                 return new._replace(firsts=self._other_seeds(new.firsts, -place))
 
             pieces = [tf.TensorSpec((None, *x.shape[1:]), x.dtype) for x in leaves]
@@ -153,7 +153,7 @@ class TowerGradient:
         labels: Tensors,
         totals: Tensors,
         task_weights: tf.Tensor,
-        share: tf.Tensor,
+        of_candidate: tf.Tensor,
         weights: Sequence[tf.Tensor],
         state: Sequence[tf.Tensor],
     ) -> MicroBatchResult:
@@ -167,6 +167,7 @@ class TowerGradient:
         ):
             tape.watch([*leaves, *weights])
             losses, penalties = self._losses_of(fields, labels, totals)
+            share = of_candidate * tf.reduce_sum(tf.cast(fields[CANDIDATE_MASK], "float32"))
             weighted = tf.unstack(task_weights * tf.stack(losses))
             loss = tf.add_n([*(penalty * share for penalty in penalties), *weighted])
             scaled = self._scale_loss(loss)

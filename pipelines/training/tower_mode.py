@@ -147,7 +147,7 @@ class TowerTuner:
         totals = {task.name: tf.constant(1.0) for task in tasks}
 
         def compute(fields: Any, labels: Mapping[str, tf.Tensor]) -> tuple[Any, ...]:
-            return gradient(fields, labels, totals, 1, tf.ones(len(tasks)))[:-1]
+            return gradient(fields, labels, totals, 1.0, tf.ones(len(tasks)))[:-1]
 
         graph, times = tf.function(compute, autograph=False), []
         for _ in range(1 + _CALLS):

@@ -190,6 +190,7 @@ class TaskHeads(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = True  # a normalisation before it has the mask of the candidates
         require_bool("added", added)
         self.added = added
         if isinstance(tasks, str) or not isinstance(tasks, Sequence) or not tasks:

@@ -15,6 +15,7 @@ from recsys_attn.checks import require_number
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.layer import Layer
 from recsys_attn.models.encoded_history import front_first
+from recsys_attn.random_integers import random_below
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -95,9 +96,7 @@ class InterestExtractor(Layer):
         counts = ops.sum(ops.cast(present, "int32"), axis=1, keepdims=True)
         before = ops.cumsum(counts, axis=0) - counts
         others = ops.sum(counts) - counts
-        share = keras.random.uniform(ops.shape(present), dtype="float32", seed=self.draws)
-        drawn = ops.cast(share * ops.cast(others, "float32"), "int32")
-        drawn = ops.clip(drawn, 0, ops.maximum(others - 1, 0))  # a product may round up
+        drawn = random_below(ops.shape(present), others, self.draws)
         drawn = drawn + ops.where(drawn >= before, counts, 0)  # over the own events
         order, _ = front_first(ops.reshape(present, (1, -1)))
         last = ops.size(present) - 1

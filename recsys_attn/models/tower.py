@@ -196,10 +196,12 @@ class Tower(Layer):
         """Returns the input of the head (B, T, D), and with `explain` the weights of its parts."""
         interests, attention = self.interests(embedded, explain)
         blocks, present = field_blocks(embedded, interests)
+        row_mask = embedded.get(CANDIDATE_MASK)
+        if row_mask is not None:  # a padded candidate has no fields, for statistics and penalties
+            present = [ops.logical_and(known, row_mask[..., None]) for known in present]
         if self.field_gate is not None:
             blocks, present = self.field_gate(blocks, present)
         blocks, present = by_width(blocks, present)
-        row_mask = embedded.get(CANDIDATE_MASK)
         if not explain:
             return self.interaction(blocks, present, row_mask=row_mask), {}
         fields = FieldWeights(sum(block.shape[-2] for block in blocks))

@@ -46,8 +46,8 @@ class ItemLoss:
         targets: `(P,)`, the ids of the items that came.
         weights: `(P,)`; 0 leaves a position out.
         output: The `Catalogue`.
-        counts: `(V,)`, how often each id occurs in training, together less than 2^31; for draws by
-            popularity.
+        counts: `(V,)`, how often each id occurs in training, together at most 2^31 - 2^15; for
+            draws by popularity.
         seed: A `keras.random.SeedGenerator`; for draws.
 
     Returns:

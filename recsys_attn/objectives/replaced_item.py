@@ -11,6 +11,7 @@ from keras import ops
 from recsys_attn.checks import require_number
 from recsys_attn.models.sequence_model import known_items
 from recsys_attn.objectives.base import OBJECTIVES, Inputs, Loss, Objective
+from recsys_attn.random_integers import random_below
 from recsys_attn.schema import RESERVED_IDS
 from recsys_attn.tensors import Tensor
 
@@ -50,9 +51,8 @@ class ReplacedItem(Objective):
     def call(self, model: Any, inputs: Inputs, counts: Tensor | None = None) -> Loss:
         items = ops.cast(inputs[model.item], "int32")
         known = known_items(items)
-        drawn = keras.random.randint(
-            ops.shape(items), RESERVED_IDS, model.size, dtype="int32", seed=self.draws
-        )
+        others = model.size - RESERVED_IDS
+        drawn = RESERVED_IDS + random_below(ops.shape(items), others, self.draws)
         chosen = keras.random.uniform(ops.shape(items), dtype="float32", seed=self.draws)
         shown = ops.where(ops.logical_and(known, chosen < self.share), drawn, items)
         replaced = ops.cast(ops.not_equal(shown, items), "float32")

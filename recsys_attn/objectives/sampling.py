@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-from keras import ops, random
+from keras import ops
 
 from recsys_attn.backend.distinct import distinct
 from recsys_attn.checks import require_bool, require_positive, unknown_name
 from recsys_attn.objectives.chunked_scores import scores_at
 from recsys_attn.objectives.item_losses import Catalogue, ItemLoss, joined, matched
+from recsys_attn.random_integers import random_below
 from recsys_attn.schema import RESERVED_IDS
 from recsys_attn.tensors import Tensor
 
@@ -112,7 +113,7 @@ class SampledLoss(ItemLoss):
             )
         log_negatives = ops.log(ops.cast(self.negatives, "float32"))
         if self.by == "uniform":
-            ids = random.randint(shape, RESERVED_IDS, size, seed=seed)
+            ids = RESERVED_IDS + random_below(shape, size - RESERVED_IDS, seed)
             return Draws(ids, log_negatives - ops.log(ops.cast(size - RESERVED_IDS, "float32")))
         if counts is None:
             raise ValueError(
@@ -121,7 +122,7 @@ class SampledLoss(ItemLoss):
             )
         # Integers: a float32 sum stops to grow at 16 million events.
         last = ops.cumsum(ops.cast(counts, "int32")[RESERVED_IDS:])
-        events = random.randint(shape, 0, last[-1], seed=seed)
+        events = random_below(shape, last[-1], seed)
         items = ops.searchsorted(last, ops.reshape(events, (-1,)), side="right")
         ids = RESERVED_IDS + ops.reshape(ops.cast(items, "int32"), shape)
         share = ops.cast(ops.take(counts, ids), "float32") / ops.cast(last[-1], "float32")

@@ -49,7 +49,7 @@ FOLDER_ORDER: Mapping[str, str] = {
     "recsys_attn": (
         "objectives models interactions multitask attention blocks optimizers embeddings losses "
         "initializers backend layer registry serialization embedding_tables schema loss_options "
-        "id_transforms checks masked_mean constant_factors field_factors tensors"
+        "id_transforms checks masked_mean random_integers constant_factors field_factors tensors"
     ),
     "recsys_attn.attention": (
         "layers disagreement time_positions relative_positions presets mechanisms routers gates "

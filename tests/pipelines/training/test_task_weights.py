@@ -132,7 +132,7 @@ def result(weights: Any, rows: int | None) -> tuple[TowerResult, Shared]:
     compute = TowerGradient(tower, TASKS, lambda loss: loss, rows=rows, shared=[tower.kernel])
     fields = {"x": tf.constant(X), "candidate_mask": tf.ones((B, T), tf.bool)}
     labels = {task: tf.constant(label) for task, label in LABELS.items()}
-    return tf.function(lambda: compute(fields, labels, TOTALS, 1, weights, 0.1))(), tower
+    return tf.function(lambda: compute(fields, labels, TOTALS, float(B * T), weights, 0.1))(), tower
 
 
 @pytest.mark.parametrize("rows", [None, 2 * T], ids=str)

@@ -150,7 +150,7 @@ class Penalised(keras.layers.Layer):
 def test_penalties_alone_have_the_factor(rows: int | None) -> None:
     tower = TowerGradient(Penalised(), [Task("click")], lambda loss: loss, rows=rows)
     fields = {"x": tf.zeros((6, 1, 1)), "candidate_mask": tf.ones((6, 1), tf.bool)}
-    arguments = fields, {"click": tf.zeros((6, 1))}, {"click": 6.0}, 1, tf.ones(1)
+    arguments = fields, {"click": tf.zeros((6, 1))}, {"click": 6.0}, 6.0, tf.ones(1)
     step = tf.function(lambda penalty: tower(*arguments, penalty))
     slopes = [float(step(tf.constant(factor)).of_variables[0]) for factor in (0.0, 0.5, 1.0)]
     np.testing.assert_allclose(slopes, 1 / (1 + np.exp(-1)) + np.array([0, 1, 2]), rtol=1e-5)
@@ -163,13 +163,15 @@ def test_step_has_the_penalty_of_the_order(rows: int) -> None:
     model = aitm(Schema((Categorical("item", size=9),), tasks), tower_units=(5,), dropout=0.0)
     for weight in model.weights[1:]:
         weight.assign(np.random.default_rng(3).normal(size=weight.shape))
-    inputs = {"item": np.arange(8).reshape(4, 2), "candidate_mask": np.ones((4, 2), bool)}
+    mask = np.array([[1, 1], [1, 0], [1, 0], [1, 1]], bool)
+    inputs = {"item": np.arange(8).reshape(4, 2), "candidate_mask": mask}
+    count = float(mask.sum())
     logits = model(inputs, training=True)
     (expected,) = model.losses
     tower = TowerGradient(model.tower, tasks, lambda loss: loss, rows=rows)
     labels = dict.fromkeys(logits, tf.fill((4, 2), np.nan))  # so the penalty is all of the loss
     totals = {"click": 1, "buy": 1}
-    step = tf.function(lambda: tower(model.embedding(inputs), labels, totals, 1, tf.ones(2)))
+    step = tf.function(lambda: tower(model.embedding(inputs), labels, totals, count, tf.ones(2)))
     assert float(expected) > 0.01
     np.testing.assert_allclose(float(step().loss), float(expected), rtol=1e-5)
 
@@ -228,7 +230,7 @@ def test_batch_statistics_are_of_many_requests(candidates: int) -> None:
         labels = {"click": tf.ones(ids[requests].shape)}
         gradient = TowerGradient(model.tower, schema.tasks, lambda loss: loss, rows=rows)
         fields, ones = model.embedding(inputs), tf.ones(1)
-        step = tf.function(lambda: gradient(fields, labels, {"click": 1.0}, 1, ones).of_variables)
+        step = tf.function(lambda: gradient(fields, labels, {"click": 1.0}, 1.0, ones).of_variables)
         gradients = np.concatenate([x.numpy().ravel() for x in step()])
         statistics = np.concatenate([v.numpy() for v in model.tower.non_trainable_variables])
         for variable, value in zip(model.tower.non_trainable_variables, state, strict=True):
@@ -248,7 +250,7 @@ def test_micro_batches_drop_other_units() -> None:
     tower = TowerGradient(layer, [Task("click")], lambda loss: loss, rows=2)
     x = tf.reshape(tf.repeat(tf.range(1.0, 7.0), 64), (6, 1, 64))
     fields = {"x": x, "candidate_mask": tf.ones((6, 1), tf.bool)}
-    arguments = fields, {"click": tf.zeros((6, 1))}, {"click": 6.0}, 1, tf.ones(1)
+    arguments = fields, {"click": tf.zeros((6, 1))}, {"click": 6.0}, 6.0, tf.ones(1)
     step = tf.function(lambda: tower(*arguments))
     seeds = next(v for v in layer.non_trainable_variables if v is not layer.mean)
     before = seeds.numpy()

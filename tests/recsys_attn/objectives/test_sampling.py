@@ -58,13 +58,24 @@ def test_each_call_draws_anew() -> None:
     assert np.any(ops.convert_to_numpy(first) != ops.convert_to_numpy(second))
 
 
+def test_two_thousand_million_events_are_drawn_evenly() -> None:
+    """A remainder of 32 bits draws the first 295 million 1.4 times as often as the others."""
+    counts = np.array([0, 0, 290_000_000, 310_000_000, 900_000_000, 499_999_999, 1], "int32")
+    draws = SampledSoftmax(1, by="popularity").draw((200_003,), counts.size, counts, seed())
+    found = np.bincount(ops.convert_to_numpy(draws.ids), minlength=counts.size) / 200_003
+    share = counts / counts.sum(dtype="int64")
+    np.testing.assert_array_less(abs(found - share), 5 * np.sqrt(share / 200_003) + 1e-12 + 1e-4)
+    expected = np.log(share[ops.convert_to_numpy(draws.ids)])
+    np.testing.assert_allclose(draws.log_expected, expected, rtol=1e-5)
+
+
 def test_counts_may_sum_to_more_than_float32_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = np.array([0, 0, 2**25, 1, 1], "int32")
 
-    def last_events(shape: Any, low: int, high: Any, seed: Any) -> Any:
-        return ops.cast(high, "int32") - ops.convert_to_tensor(np.array([3, 2, 1], "int32"))
+    def last_events(shape: Any, size: Any, seed: Any) -> Any:
+        return ops.cast(size, "int32") - ops.convert_to_tensor(np.array([3, 2, 1], "int32"))
 
-    monkeypatch.setattr(sampling.random, "randint", last_events)
+    monkeypatch.setattr(sampling, "random_below", last_events)
     draws = SampledSoftmax(3, by="popularity").draw((3,), 5, counts, seed())
     np.testing.assert_array_equal(draws.ids, [2, 3, 4])
 
