@@ -27,8 +27,8 @@ class GateUnit(Layer):
 
     Call arguments:
         inputs: (..., E).
-        condition: (..., C). PEPNet's has a copy of the inputs without gradient, by
-            `ops.stop_gradient`, so that the gate does not teach what it scales.
+        condition: (..., C). PEPNet's has a copy of the inputs, in training without gradient by
+            `ConstantInTraining`, so that the gate does not teach what it scales.
 
     Returns:
         The shape of the inputs.

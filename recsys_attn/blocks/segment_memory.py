@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.blocks.attended import is_mixer
+from recsys_attn.blocks.constant_in_training import ConstantInTraining
 from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.checks import is_whole, require_mask_of, require_positive
 from recsys_attn.layer import Layer, build_part
@@ -34,9 +35,9 @@ class SegmentMemory(Layer):
     """Encodes long sequences segment by segment, each with a memory of the ones before.
 
     `h_l = block_l(h_{l-1}, [SG(m_{l-1}); h_{l-1}])` with the memory `m_{l-1}`, the last M inputs of
-    block l from earlier segments, without gradient (SG). So L blocks reach L M events back, at the
-    cost of S (segment + M) pairs and not of S squared; with a causal pattern, and a memory of all
-    earlier events, the output is that of the encoder over the whole sequence.
+    block l from earlier segments, in training without gradient (SG). So L blocks reach L M events
+    back, at the cost of S (segment + M) pairs and not of S squared; with a causal pattern, and a
+    memory of all earlier events, the output is that of the encoder over the whole sequence.
 
     The memory is an input and an output of the call, not a variable for each row of the batch:
     so one function serves in training, in `tf.function`, `jax.jit` and an exported model, where
@@ -107,6 +108,7 @@ class SegmentMemory(Layer):
             _require_memory(block.attention)
         self.memory = memory
         self.segment = segment
+        self.constant = ConstantInTraining(dtype=self.dtype_policy)
 
     @property
     def blocks(self) -> Any:
@@ -193,7 +195,7 @@ class SegmentMemory(Layer):
             return_states=True,
         )
         output = ops.cast(output, self.compute_dtype)  # the encoder has its own dtype policy
-        inner = ops.cast(ops.stop_gradient(inner), self.compute_dtype)
+        inner = ops.cast(self.constant(inner), self.compute_dtype)
         states = ops.concatenate([before, inner], axis=2)
         mask = ops.concatenate([there, present], axis=1)
         # Padding goes first, in order, so that the latest events stand at the end.

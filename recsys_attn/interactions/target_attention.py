@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.core.mask_checks import require_fit
-from recsys_attn.attention.core.positions import after_the_last
+from recsys_attn.attention.core.positions import after_the_last, compacted, in_columns
 from recsys_attn.attention.core.weights import dense_weights
 from recsys_attn.attention.layers.make_layer import attention_layer
 from recsys_attn.layer import Layer
@@ -106,6 +106,7 @@ class TargetAttention(Layer):
     ) -> Any:
         masks = {"query_mask": query_mask, "history_mask": history_mask}
         require_fit(query.shape, history.shape, **masks)
+        history, history_mask, columns = compacted(self.mechanism, history, history_mask)
         result = self.attention(
             query,
             history,
@@ -117,7 +118,8 @@ class TargetAttention(Layer):
         if not return_weights:
             return result
         output, weights = result
-        return output, dense_weights(weights, ops.shape(query)[1], ops.shape(history)[1])
+        weights = dense_weights(weights, ops.shape(query)[1], ops.shape(history)[1])
+        return output, in_columns(weights, columns)
 
     def compute_output_spec(
         self,

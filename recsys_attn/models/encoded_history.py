@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import presets, relative_positions
+from recsys_attn.attention.core.positions import front_first, in_columns
 from recsys_attn.attention.time_positions import TimePositions
 from recsys_attn.blocks.control_tokens import ControlTokens
 from recsys_attn.blocks.film import Film
@@ -161,10 +162,7 @@ class EncodedHistory(Layer):
         output, weights = self.history(
             query, encoded, event_mask, query_mask=query_mask, return_weights=True
         )
-        heads = (1,) * (len(weights.shape) - 2)
-        places = ops.reshape(places, (-1, *heads, ops.shape(places)[-1]))
-        places = ops.broadcast_to(places, ops.shape(weights))
-        return output, ops.take_along_axis(weights, places, axis=-1)
+        return output, in_columns(weights, places)
 
     def get_config(self) -> Config:
         return {
@@ -181,19 +179,6 @@ class EncodedHistory(Layer):
 
 def _table(context: EncoderContext) -> Config:
     return {"features": list(context.features), "how": context.how}
-
-
-def front_first(event_mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the order that moves present events to the front, and the new place of each event.
-
-    Args:
-        event_mask: (B, S), False for missing events.
-    """
-    present = ops.cast(event_mask, "int32")
-    before = ops.cumsum(present, axis=1) - present
-    behind = ops.sum(present, axis=1, keepdims=True) + ops.cumsum(1 - present, axis=1) - 1
-    places = ops.where(ops.cast(event_mask, "bool"), before, behind)
-    return ops.argsort(places, axis=1), places
 
 
 def encoded_histories(

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from recsys_attn.blocks.constant_in_training import ConstantInTraining
 from recsys_attn.blocks.gate_unit import GateUnit
 from recsys_attn.checks import require_positive
 from recsys_attn.embedding_tables import cut
@@ -23,9 +24,9 @@ Place = tuple[int, int]
 class GatedFields(Layer):
     """The embeddings side by side, with a gate of each channel (EPNet), then some of them again.
 
-    `[d * e, c]`, with `d = 2 sigmoid(MLP([domain, stop_gradient(e)]))` for the embeddings e of all
-    fields, `domain` those of the named fields, as they are, and c those of other named fields, for
-    `GatedTowers`.
+    `[d * e, c]`, with `d = 2 sigmoid(MLP([domain, e]))` for the embeddings e of all fields,
+    constants there in training, `domain` those of the named fields, as they are, and c those of
+    other named fields, for `GatedTowers`.
 
     Source: Chang et al., "PEPNet: Parameter and Embedding Personalized Network for Infusing with
     Personalized Prior Information", KDD 2023, arXiv 2302.01115.
@@ -67,6 +68,7 @@ class GatedFields(Layer):
         self.appended = [tuple(place) for place in appended]
         self.gate_units = gate_units
         self.gate = GateUnit(gate_units, dtype=self.dtype_policy) if self.domain else None
+        self.constant = ConstantInTraining(dtype=self.dtype_policy)
 
     @property
     def scales_fields(self) -> bool:
@@ -83,7 +85,7 @@ class GatedFields(Layer):
         vector = ops.concatenate([flatten(block) for block in blocks], axis=-1)
         if self.gate is not None:
             domain = [by_width[width][..., column, :] for width, column in self.domain]
-            condition = ops.concatenate([*domain, ops.stop_gradient(vector)], axis=-1)
+            condition = ops.concatenate([*domain, self.constant(vector)], axis=-1)
             factors = self.gate(ops.ones_like(vector), condition)
             record_factors(_means(factors, blocks))
             vector = vector * factors

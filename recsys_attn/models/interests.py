@@ -8,13 +8,13 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import presets
+from recsys_attn.attention.core.positions import front_first
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.blocks.attentional_gru import AttentionalGru
 from recsys_attn.blocks.sequence_mixers import RecurrentMixer
 from recsys_attn.checks import require_number
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.layer import Layer
-from recsys_attn.models.encoded_history import front_first
 from recsys_attn.random_integers import random_below
 from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor

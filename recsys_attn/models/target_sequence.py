@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from recsys_attn.attention.core.positions import front_first
 from recsys_attn.attention.core.watching import HeadsCall, visitor, watch_heads
 from recsys_attn.attention.scores.time_buckets import buckets_of_times
 from recsys_attn.blocks.attended import is_mixer
 from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.layer import Layer
-from recsys_attn.models.encoded_history import front_first
 from recsys_attn.serialization import deserialize, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 

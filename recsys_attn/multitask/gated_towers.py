@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from recsys_attn.blocks.constant_in_training import ConstantInTraining
 from recsys_attn.blocks.gate_unit import GateUnit
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_positive, require_sizes
@@ -20,9 +21,9 @@ class GatedTowers(Layer):
     """A tower for each task, with a gate in front of each of its layers (PPNet).
 
     `h_1 = x`, `h_(l+1) = activation(W_l (d_l * h_l) + b_l)`, with the gates
-    `d_l = 2 sigmoid(MLP_l([c, stop_gradient(x)]))` of a condition c, such as the embeddings of user
-    and item: so the network itself differs between users. The output is `d_L * h_L`, the gated
-    input of the task's logit. Each layer of each task has a gate of its own.
+    `d_l = 2 sigmoid(MLP_l([c, x]))` of a condition c, such as the embeddings of user and item, and
+    of x, in training without gradient: so the network itself differs between users. The output is
+    `d_L * h_L`, the gated input of the task's logit. Each layer of each task has a gate of its own.
 
     Source: Chang et al., "PEPNet: Parameter and Embedding Personalized Network for Infusing with
     Personalized Prior Information", KDD 2023, arXiv 2302.01115.
@@ -76,6 +77,7 @@ class GatedTowers(Layer):
         self.condition_size = condition_size
         self.gate_units = gate_units
         policy = self.dtype_policy
+        self.constant = ConstantInTraining(dtype=policy)
         self.layers = [
             [Mlp((size,), activation, dropout, dtype=policy) for size in self.units]
             for _ in range(num_tasks)
@@ -105,7 +107,7 @@ class GatedTowers(Layer):
             inputs[..., : -self.condition_size],
             inputs[..., -self.condition_size :],
         )
-        condition = ops.concatenate([given, ops.stop_gradient(x)], axis=-1)
+        condition = ops.concatenate([given, self.constant(x)], axis=-1)
         outputs = []
         for layers, (first, *gates) in zip(self.layers, self.gates, strict=True):
             h = first(x, condition)

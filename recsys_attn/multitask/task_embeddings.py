@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.weightings.softmax import Softmax
+from recsys_attn.blocks.constant_in_training import ConstantInTraining
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.constant_factors import held
@@ -89,6 +90,7 @@ class TaskEmbeddingExperts(Layer):
         self.expert_units = require_sizes("expert_units", expert_units)
         self.gate_units = require_sizes("gate_units", gate_units)
         policy = self.dtype_policy
+        self.constant = ConstantInTraining(dtype=policy)
         self.experts = [  # of each embedding: the shared one comes first
             Experts(count, expert_units, activation, dropout, dtype=policy)
             for count in (shared_experts, *[task_experts] * num_tasks)
@@ -131,7 +133,7 @@ class TaskEmbeddingExperts(Layer):
             ops.transpose(experts(x), (1, 0, 2))  # (M, n, U)
             for experts, x in zip(self.experts, (shared, *own), strict=True)
         )
-        constant = [ops.stop_gradient(each) for each in of_tasks]
+        constant = [self.constant(each) for each in of_tasks]
         outputs, gates = [], []
         for task, (x, gate) in enumerate(zip(own, self.gates, strict=True)):
             hidden = gate(x + shared, where=counted)

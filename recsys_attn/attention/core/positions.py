@@ -53,6 +53,48 @@ def recency(key_mask: Any) -> Tensor:
     return ops.cumsum(present, axis=1) - present - ops.sum(present, axis=1, keepdims=True)
 
 
+def front_first(event_mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the order that moves present events to the front, and the new place of each event.
+
+    Args:
+        event_mask: (B, S), False for missing events.
+    """
+    present = ops.cast(event_mask, "int32")
+    before = ops.cumsum(present, axis=1) - present
+    behind = ops.sum(present, axis=1, keepdims=True) + ops.cumsum(1 - present, axis=1) - 1
+    places = ops.where(ops.cast(event_mask, "bool"), before, behind)
+    return ops.argsort(places, axis=1), places
+
+
+def compacted(
+    mechanism: Any, key: Tensor, key_mask: Tensor | None
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Moves padding behind the keys of a mechanism whose result depends on their columns.
+
+    Args:
+        mechanism: The mechanism that gets the keys.
+        key: (B, S, E).
+        key_mask: (B, S), False for padded keys.
+
+    Returns:
+        The keys, the mask, and the new column of each key for `in_columns`; None if none moved.
+    """
+    if key_mask is None or not mechanism.reads_columns:
+        return key, key_mask, None
+    order, columns = front_first(key_mask)
+    moved = ops.take_along_axis(key, order[..., None], axis=1)
+    return moved, ops.take_along_axis(key_mask, order, axis=1), columns
+
+
+def in_columns(weights: Tensor, columns: Tensor | None) -> Tensor:
+    """Returns weights (B, ..., S) of compacted keys in the columns that these had before."""
+    if columns is None:
+        return weights
+    between = (1,) * (len(weights.shape) - 2)
+    columns = ops.reshape(columns, (-1, *between, ops.shape(columns)[-1]))
+    return ops.take_along_axis(weights, ops.broadcast_to(columns, ops.shape(weights)), axis=-1)
+
+
 def after_the_last(mechanism: Any, query: Tensor, key: Tensor, key_mask: Tensor | None) -> Config:
     """Returns positions for queries outside of the sequence, such as candidates.
 

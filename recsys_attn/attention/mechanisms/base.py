@@ -38,6 +38,8 @@ class Mechanism(Layer):
             them by `return_weights`.
         positional: Whether it uses positions.
         uses_times: Whether these are times; a pattern counts the places of the keys then.
+        reads_columns: Whether the result depends on the columns of the keys, so that padding must
+            stand behind them.
         is_causal: Whether no query attends a later key.
         own_sequence: Whether it is self-attention only: key and query are one tensor.
         uses_query, uses_key: Whether it uses the content of queries or keys; if not, the layer
@@ -99,6 +101,10 @@ class Mechanism(Layer):
 
     @property
     def uses_times(self) -> bool:
+        return False
+
+    @property
+    def reads_columns(self) -> bool:
         return False
 
     @property

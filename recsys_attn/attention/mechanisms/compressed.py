@@ -215,6 +215,11 @@ class Compressed(Mechanism):
         return self.score.positional
 
     @property
+    def reads_columns(self) -> bool:
+        """Whether the result depends on the columns of the keys: summaries hold neighbours."""
+        return True
+
+    @property
     def uses_times(self) -> bool:
         """Whether positions are times."""
         return self.score.uses_times

@@ -281,6 +281,11 @@ class Dense(Mechanism):
         return self.score.uses_times or getattr(self.pair_values, "uses_times", False)
 
     @property
+    def reads_columns(self) -> bool:
+        """Whether the score has weights for each column; known after `build`."""
+        return self.score.most_keys is not None
+
+    @property
     def is_causal(self) -> bool:
         """Whether no query attends a key after it."""
         return self.pattern is not None and self.pattern.is_causal

@@ -169,6 +169,11 @@ class Grouped(Mechanism):
         return SparseWeights(index, index, weight)
 
     @property
+    def reads_columns(self) -> bool:
+        """Whether the result depends on the columns of the keys: groups may hold neighbours."""
+        return True
+
+    @property
     def uses_times(self) -> bool:
         """Whether positions are times, and its pattern counts places."""
         return self.score.uses_times

@@ -162,6 +162,11 @@ class HeadGroups(Mechanism):
         return any(m.uses_times for m in self.mechanisms)
 
     @property
+    def reads_columns(self) -> bool:
+        """Whether the result of any of the mechanisms depends on the columns of the keys."""
+        return any(m.reads_columns for m in self.mechanisms)
+
+    @property
     def is_causal(self) -> bool:
         """Whether no query of any head attends a later key."""
         return all(m.is_causal for m in self.mechanisms)
