@@ -23,7 +23,8 @@ NAMES = ("pepnet", "stem", "aitm", "finalnet")  # they stop gradients, or learn 
 def test_gradients_are_the_slopes_of_the_logits(name: str) -> None:
     """Along three random directions of all embeddings: fields, events and queries."""
     tf = tensorflow()
-    model = models.get(name)(SCHEMA, **SMALL[name])
+    options: Any = SMALL[name]
+    model = models.get(name)(SCHEMA, **options)
     rng = np.random.default_rng(5)
     for weight in model.trainable_variables:
         weight.assign(weight + rng.normal(scale=0.2, size=weight.shape))

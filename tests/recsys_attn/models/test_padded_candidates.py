@@ -57,7 +57,8 @@ def in_training(
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "options"), LISTED.values(), ids=list(LISTED))
 def test_padding_of_lists_enters_nothing(name: str, options: dict[str, Any]) -> None:
-    model = models.get(name)(SCHEMA, **{**SMALL[name], **options})
+    small: Any = SMALL[name]
+    model = models.get(name)(SCHEMA, **{**small, **options})
     rng = np.random.default_rng(1)
     for weight in model.trainable_variables:
         weight.assign(weight + rng.normal(scale=0.3, size=weight.shape))
