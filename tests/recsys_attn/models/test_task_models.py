@@ -158,7 +158,7 @@ def test_embeddings_are_gated_as_in_the_paper() -> None:
     held = of_numpy(fields.astype("float64"))
     assert_close(layer(blocks(fields), present), gated(layer, held, held))
     expected = numeric(lambda x: gated(layer, of_numpy(x), held), fields.astype("float64"))
-    found = gradient(lambda x: layer(blocks(x), present), fields)
+    found = gradient(lambda x: layer(blocks(x), present, training=True), fields)
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
 
 
@@ -205,7 +205,7 @@ def test_a_task_teaches_its_own_part_of_each_row() -> None:
     assert {w.shape[-1] for w in model.embedding.weights} == {4 * 4, 4 * 3}
     for place, task in enumerate(("click", "cart", "buy")):
         with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.square(model(INPUTS)[task]))
+            loss = tf.reduce_sum(tf.square(model(INPUTS, training=True)[task]))
         for found in tape.gradient(loss, model.embedding.trainable_variables):
             by_part = np.abs(tf.convert_to_tensor(found)).reshape(-1, 4).max(axis=0)
             learns = np.isin(np.arange(4), [0, place + 1])

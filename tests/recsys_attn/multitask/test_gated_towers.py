@@ -57,9 +57,10 @@ def test_layer_equals_the_paper(layer: GatedTowers) -> None:
 def test_gates_have_no_gradient_to_what_they_scale(layer: GatedTowers) -> None:
     seen = X.astype("float64")
     expected = numeric(lambda x: towers(layer, x, seen), seen)
-    found = gradient(layer, X)
+    found = gradient(lambda x: layer(x, training=True), X)
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
     whole = numeric(lambda x: towers(layer, x, x), seen)
+    np.testing.assert_allclose(gradient(layer, X), whole, rtol=1e-3, atol=1e-4)  # in scoring
     assert np.abs(whole - expected)[:, :D].max() > 0.01  # it would be another one
     assert np.abs(found[:, D:]).min() > 0  # the condition has one
 

@@ -63,7 +63,7 @@ def test_layer_equals_the_equations(layer: TaskEmbeddingExperts) -> None:
 def test_a_task_teaches_its_own_and_the_shared_part(layer: TaskEmbeddingExperts, task: int) -> None:
     others = X.astype("float64")
     expected = numeric(lambda x: outputs(layer, x, others)[0][:, task], others)
-    found = gradient(lambda x: layer(x)[:, task], X)
+    found = gradient(lambda x: layer(x, training=True)[:, task], X)
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
     by_part = np.abs(found.reshape(M, D, TASKS + 1)).max(axis=(0, 1))
     assert by_part[2 - task] == 0
