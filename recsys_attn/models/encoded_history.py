@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from recsys_attn.attention import presets, relative_positions
+from recsys_attn.attention import relative_positions
 from recsys_attn.attention.core.positions import front_first, in_columns
 from recsys_attn.attention.time_positions import TimePositions
 from recsys_attn.blocks.control_tokens import ControlTokens
@@ -247,12 +247,6 @@ def encoder_parts(
     Raises:
         ValueError: The encoder cannot have these positions.
     """
-    mechanism = encoders.mechanism_of(encoder)
-    if mechanism is not None and presets.get(mechanism).uses_times:
-        raise ValueError(
-            "`encoder` has a score of times, which would read places here. Leave the times out of "
-            "its score, and give `encoder_positions`: 'time_buckets' or 'time_intervals'"
-        )
     if positions is None and not encoders.encodes_order(encoder):
         positions = "learned"
     added, share_biases, by_time = None, False, False
@@ -273,6 +267,12 @@ def encoder_parts(
             added = type(kind).from_config(kind.get_config())  # each history has its own weights
     how = None if context is None else context.how
     made: Any = encoders.stack(encoder, *sizes, conditional=how == "norm", **of_heads)
+    mechanisms = [getattr(block.attention, "mechanism", None) for block in made.blocks]
+    if not by_time and any(getattr(each, "uses_times", False) for each in mechanisms):
+        raise ValueError(
+            "`encoder` has a score of times, which would read places here. Leave the times out of "
+            "its score, and give `encoder_positions`: 'time_buckets' or 'time_intervals'"
+        )
     if how == "tokens":
         made = ControlTokens(made)
     return EncoderParts(made, added, share_biases, by_time)
