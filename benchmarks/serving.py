@@ -14,8 +14,7 @@ ratios are medians of the turns (fewer where the last answers of a turn take lon
 of all requests. The processor's time is that of the server's process, beside it the callers'.
 
 - `ours` is `recsys-attn serve`. A request of several candidates is one context with them, sent to
-  the signature `rank`; a single one is a row, sent to `serving_default`. With batching, its queue
-  is long enough for all.
+  the signature `rank`; a single one is a row, sent to `serving_default`.
 - `plain` (`benchmarks/servers/plain.py`) is a page of Python: gRPC's threads, `tf.make_ndarray`,
   `serving_default` of `tf.saved_model.load`, `tf.make_tensor_proto`. It knows rows alone, so its
   client sends each candidate with the whole context.

@@ -15,7 +15,7 @@ from benchmarks.servers.processes import Process, free_address
 
 OURS, BATCHING, PLAIN = "ours", "ours, batching", "plain"
 _CONNECTIONS = 8
-_CONFIG, _BATCHING = "models.config", "batching.config"
+_CONFIG = "models.config"
 _NOT_YET = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
@@ -25,12 +25,14 @@ class Contender:
 
     Attributes:
         name: In the tables.
+        address: Its address.
         way: Of the requests that it is sent, `rank` or `tiled`.
         process: What answers.
         senders: Connections to it.
     """
 
     name: str
+    address: str
     way: str
     process: Process
     senders: Sequence[Send]
@@ -81,7 +83,7 @@ def running(folder: Path, batching: Sequence[bool]) -> Iterator[list[Contender]]
 
 
 def _contender(name: str, way: str, process: Process, address: str) -> Contender:
-    return Contender(name, way, process, [sender(address) for _ in range(_CONNECTIONS)])
+    return Contender(name, address, way, process, [sender(address) for _ in range(_CONNECTIONS)])
 
 
 def _serve(folder: Path, address: str, is_batching: bool) -> list[str]:
@@ -93,8 +95,4 @@ def _serve(folder: Path, address: str, is_batching: bool) -> list[str]:
     config = folder / _CONFIG
     config.write_text(f"model_config_list {{\n{models}}}\n", encoding="utf-8")
     command = ["serve", "--model-config-file", str(config), "--port", address.rpartition(":")[2]]
-    if not is_batching:
-        return command
-    parameters = folder / _BATCHING  # the defaults, but that no request is refused
-    parameters.write_text("max_enqueued_batches { value: 1000 }\n", encoding="utf-8")
-    return [*command, "--enable-batching", "--batching-parameters-file", str(parameters)]
+    return [*command, "--enable-batching"] if is_batching else command

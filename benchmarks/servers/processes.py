@@ -38,6 +38,11 @@ class Process:
                 text=True,
             )
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
     def ask(self, question: Any) -> Any:
         """The line that it prints for a line, both JSON."""
         if self._process.stdin is None or self._process.stdout is None:
@@ -63,7 +68,7 @@ class Process:
 
     def processor_seconds(self) -> float:
         """Returns the processor seconds of it and of the processes that it started."""
-        return sum(_processor_seconds(pid) for pid in _family(self._process.pid))
+        return processor_seconds(self._process.pid)
 
     def _fail(self) -> str:
         words = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
@@ -77,6 +82,11 @@ def free_address() -> str:
         return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
+def processor_seconds(pid: int) -> float:
+    """Returns the processor seconds of a process and of those that it started."""
+    return sum(_own_seconds(one) for one in _family(pid))
+
+
 def _family(pid: int) -> Iterator[int]:
     yield pid
     for task in Path(f"/proc/{pid}/task").iterdir():
@@ -84,6 +94,6 @@ def _family(pid: int) -> Iterator[int]:
             yield from _family(int(child))
 
 
-def _processor_seconds(pid: int) -> float:
+def _own_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS

@@ -53,17 +53,17 @@ class Batched:
     def __call__(
         self, inputs: Arrays, outputs: Sequence[str], trace: RequestTrace
     ) -> dict[str, np.ndarray]:
-        size = 1
+        rows = size = 1
         key: Hashable = object()  # it shares its batch with no other request
         if self._signature.is_batched:
-            _, size = self._signature.count(inputs)
+            rows, size = self._signature.count(inputs)
             key = self._key(inputs, outputs)
         if size > self._parameters.execution_size:
             raise InvalidArgument(
                 f"Task size {size} is larger than maximum input batch size "
                 f"{self._parameters.max_batch_size}"
             )
-        job = Job(key, self, self._parameters, size, inputs, tuple(outputs), trace, self._run)
+        job = Job(key, self, self._parameters, rows, size, inputs, tuple(outputs), trace, self._run)
         if trace.context.entrypoint == "WARMUP":  # of low priority: clients need the slots
             self._run([job])
             return job.results

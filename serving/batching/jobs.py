@@ -29,7 +29,8 @@ class Job:
         key: Jobs of one key may share a batch.
         signature: The bounded queue that it counts for: all jobs of one signature.
         parameters: Sizes and times of batches.
-        size: Rows, or candidates.
+        rows: Rows, or requests with candidates: what counts for the bounded queue.
+        size: Rows, or candidates of all rows: what counts for the size of a batch.
         inputs: Arrays by input name.
         outputs: Names of the outputs.
         trace: The record of its request.
@@ -39,6 +40,7 @@ class Job:
     key: Hashable
     signature: Hashable
     parameters: BatchingParameters
+    rows: int
     size: int
     inputs: Arrays
     outputs: Sequence[str]

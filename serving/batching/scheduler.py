@@ -36,7 +36,7 @@ class BatchScheduler:
         self._changed = threading.Condition(threading.Lock())
         self._free = slots
         self._queues: dict[Hashable, BatchQueue] = {}
-        self._waiting: Counter[Hashable] = Counter()  # sizes by signature
+        self._waiting: Counter[Hashable] = Counter()  # rows by signature
         self._pool = futures.ThreadPoolExecutor(slots, "batch")
 
     def run(self, job: Job) -> dict[str, np.ndarray]:
@@ -70,14 +70,21 @@ class BatchScheduler:
         room = job.parameters.max_enqueued_batches * job.parameters.max_batch_size
         waiting = self._waiting[job.signature]
         # An empty queue takes any job: it may be computed at once.
-        if waiting and waiting + job.size > room:
-            raise Unavailable("The batch scheduling queue to which this task was submitted is full")
-        self._waiting[job.signature] += job.size
+        if waiting and waiting + job.rows > room:
+            raise self._full(job)
+        self._waiting[job.signature] += job.rows
         queue = self._queues.setdefault(job.key, BatchQueue(job.key))
         queue.jobs.append(job)
         job.queued, job.is_waiting = time.perf_counter(), True
         if queue.is_collecting:
             self._changed.notify_all()
+
+    def _full(self, job: Job) -> ServingError:
+        error = Unavailable("The batch scheduling queue to which this task was submitted is full")
+        waiting = [one for queue in self._queues.values() for one in queue.jobs]
+        oldest = min(one.queued for one in waiting if one.signature == job.signature)
+        error.retry_after = time.perf_counter() - oldest  # as long as the wait of late
+        return error
 
     def _remove(self, job: Job) -> None:
         queue = self._queues[job.key]
@@ -89,7 +96,7 @@ class BatchScheduler:
 
     def _dequeue(self, job: Job) -> None:
         job.is_waiting = False
-        self._waiting[job.signature] -= job.size
+        self._waiting[job.signature] -= job.rows
         if not self._waiting[job.signature]:
             del self._waiting[job.signature]
 

@@ -34,6 +34,8 @@ class ServingError(Exception):
     Attributes:
         code: The status code.
         request_id: Id of the request in the servers' logs; None if no request was sent.
+        retry_after: Seconds after which a busy server has worked off what waits now; None if it
+            is not busy.
 
     Example:
         >>> error = NotFound("Servable not found for request: Latest(ctr)")
@@ -43,6 +45,7 @@ class ServingError(Exception):
 
     code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
     request_id: str | None = None
+    retry_after: float | None = None
 
     def __init__(self, message: str, code: grpc.StatusCode | None = None) -> None:
         super().__init__(message)
@@ -133,6 +136,21 @@ def still_starting() -> ServingError:
     return Unavailable(
         "The server is still starting. Try again, or wait until its health is SERVING."
     )
+
+
+def too_many(limit: int, retry_after: float) -> ServingError:
+    error = ResourceExhausted(f"{limit} requests are being answered already. Send fewer at a time.")
+    error.retry_after = retry_after
+    return error
+
+
+def too_late(expected: float, allowed: float) -> ServingError:
+    error = ResourceExhausted(
+        f"The server is busy: an answer would take about {expected:.3f} s. The most that its "
+        f"deadline and priority allow is {allowed:.3f} s. Retry elsewhere, or later."
+    )
+    error.retry_after = expected
+    return error
 
 
 def missing_model_spec() -> ServingError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 REQUEST_ID = "x-request-id"
+PRIORITY, LOW = "x-priority", "low"  # such requests are refused first
+PUSHBACK = "grpc-retry-pushback-ms"  # gRPC's clients retry after this time, if at all
 
 
 def is_header(value: Any) -> bool:

@@ -63,6 +63,7 @@ class RequestContext:
         request_id: The client's id, or one that the server made.
         remaining: Seconds until the client's deadline; None without one.
         is_active: Whether the client is still connected.
+        is_low_priority: Whether it is refused before other requests.
     """
 
     api: str
@@ -70,6 +71,7 @@ class RequestContext:
     request_id: str = ""
     remaining: Callable[[], float | None] = _no_deadline
     is_active: Callable[[], bool] = _always
+    is_low_priority: bool = False
 
     def require_client(self) -> None:
         """Raises if the deadline has passed or the client has disconnected."""

@@ -24,7 +24,8 @@ class RequestTrace:
         message, response: The client's message and the answer; no response after an error.
         computed: The calls of signatures that answered it, with their outputs.
         error: The reason of a failure.
-        model, version: The version that answered.
+        model, version: The version that answered, or was to answer.
+        label: The label that the request named; empty without one.
         is_served: Whether a model of that name is configured; other names are the client's
             invention, and no label of a metric.
         signature, inputs, results: The last call of a signature, its inputs and its outputs.
@@ -43,6 +44,7 @@ class RequestTrace:
     error: ServingError | None = None
     model: str = ""
     version: int | None = None
+    label: str = ""
     is_served: bool = False
     signature: str = ""
     inputs: Mapping[str, np.ndarray] = field(default_factory=dict)

@@ -128,14 +128,14 @@ class ServerConfig:
 
     max_concurrent_requests: int = _limit(
         0,
-        "Requests that are computed or wait; further ones fail with RESOURCE_EXHAUSTED. "
-        f"0 for {_MOST_REQUESTS:,}.",
+        "Requests that are computed or wait, at most; further ones fail with RESOURCE_EXHAUSTED, "
+        f"as those do that would be answered too late. 0 for {_MOST_REQUESTS:,}.",
         0,
     )
     grpc_max_threads: int = _limit(
         0,
-        "Requests that are computed at the same time; 0 for 4 x CPUs, or "
-        f"{_BATCHING_THREADS} with batching.",
+        "Requests that are computed at the same time; 0 for the CPUs and one more, 4 x CPUs with "
+        f"--backend, or {_BATCHING_THREADS} with batching.",
         0,
     )
     max_candidates: int = _limit(100_000, "Rows or candidates of one request.", 1)
@@ -298,8 +298,11 @@ class ServerConfig:
     @property
     def requests_at_once(self) -> int:
         """Requests that are computed at the same time."""
-        most = max(4 * CPUS, _BATCHING_THREADS) if self.enable_batching else 4 * CPUS
-        return self.grpc_max_threads or most
+        if self.grpc_max_threads:
+            return self.grpc_max_threads
+        if self.enable_batching:
+            return max(4 * CPUS, _BATCHING_THREADS)
+        return 4 * CPUS if self.backend else CPUS + 1  # one is read while the others compute
 
 
 def _is_loopback(host: str) -> bool:

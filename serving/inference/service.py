@@ -27,8 +27,8 @@ from serving.common.request import ModelRef, RequestContext
 from serving.common.request_trace import Observer, RequestTrace
 from serving.config.models import ModelConfig, model_configs
 from serving.config.server_config import CPUS
+from serving.inference.admission import Admission
 from serving.inference.classify import read_classify, read_multi_inference, read_regress
-from serving.inference.concurrency import ConcurrencyLimit
 from serving.inference.plan import Api, compute
 from serving.inference.predict import read_predict
 from serving.inference.rank import read_rank
@@ -85,7 +85,7 @@ class InferenceService:
         manager: Leases the versions.
         observers: Called with the trace of every request at its end, in the thread that serves
             it, before the answer leaves. Their exceptions are logged.
-        limit: Requests that are served at once.
+        admission: Decides which requests are served, and when.
         check_reload: Raises if these models must not be configured by a request.
     """
 
@@ -93,10 +93,10 @@ class InferenceService:
         self,
         manager: ModelManager,
         observers: Sequence[Observer] = (),
-        limit: ConcurrencyLimit | None = None,
+        admission: Admission | None = None,
         check_reload: Callable[[Sequence[ModelConfig]], object] | None = None,
     ) -> None:
-        self.limit = ConcurrencyLimit(CPUS) if limit is None else limit
+        self.admission = Admission(CPUS) if admission is None else admission
         self._manager = manager
         self._observers = tuple(observers)
         self._check_reload = check_reload
@@ -110,7 +110,7 @@ class InferenceService:
         trace.message = message
 
         def work(model: Model) -> Any:
-            with self.limit.acquire(trace):
+            with self.admission.acquire(trace):
                 return compute(model, api.read(model, message), trace)
 
         with self.observed(trace):
@@ -207,7 +207,7 @@ class InferenceService:
         self, ref: ModelRef, work: Callable[[Model], Answer], trace: RequestTrace
     ) -> Answer:
         with self._lease(ref) as model:
-            trace.version = model.version
+            trace.version, trace.label = model.version, ref.label or ""
             return work(model)
 
     def _lease(self, ref: ModelRef) -> contextlib.AbstractContextManager[Model]:

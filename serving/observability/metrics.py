@@ -28,6 +28,8 @@ _SHARES = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, *(i / 10 for i in range(1, 10)
 _DIFFERENCES = [10.0**n for n in range(-9, 1)]
 _OBSERVED_SCORES = 16  # at most, evenly spaced over the candidates of a request
 _CODE = {False: "ERROR", True: "OK"}
+# Requests that end so at once: their times would hide those of the others.
+_REFUSALS = frozenset({"RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_DENIED"})
 _MAX_SERIES = 200  # of a histogram by version: an hourly model has 17,000 versions a year
 
 
@@ -49,6 +51,13 @@ class _BoundedHistogram:
                 del self._used[oldest]
                 self._histogram.remove(*oldest)
             return series
+
+
+def _queue_seconds(trace: RequestTrace) -> float:
+    """Returns the time in the queue; of a request refused by a busy server, the expected time."""
+    if trace.error is not None and trace.error.retry_after is not None:
+        return trace.error.retry_after
+    return trace.queue_seconds
 
 
 def _are_scores(output: str, values: np.ndarray, trace: RequestTrace) -> bool:
@@ -92,6 +101,10 @@ class Metrics:
         self._queuing = self._histogram(
             "batching_session:queuing_latency", "Time in the queue.", ("model_name",)
         )
+        self._by_version = self._recent(
+            "version_latency", "Time of a request, by version and by the label that it named.",
+            ("model_name", "version", "label", "status"), _MICROSECONDS, _OWN,
+        )  # fmt: skip
         self._users = Counter(
             f"{_OWN}user_state_count",
             "Rows with a user: hit, where only new events were computed, or miss.",
@@ -118,15 +131,21 @@ class Metrics:
         name = trace.model if trace.is_served else ""  # no label with a made-up name
         code = "OK" if trace.error is None else trace.error.code.name
         self._requests.labels(name, code).inc()
-        if trace.error is not None:
-            return
-        self._latency.labels(name, trace.context.api, trace.context.entrypoint).observe(
-            1e6 * trace.seconds
-        )
+        self._queuing.labels(name).observe(1e6 * _queue_seconds(trace))
+        if trace.is_served:
+            version = "" if trace.version is None else str(trace.version)
+            by_version = self._by_version.labels(name, version, trace.label, code)
+            by_version.observe(1e6 * trace.seconds)
+        if code not in _REFUSALS:
+            latency = self._latency.labels(name, trace.context.api, trace.context.entrypoint)
+            latency.observe(1e6 * trace.seconds)
+        if trace.error is None:
+            self._observe_answer(name, trace)
+
+    def _observe_answer(self, name: str, trace: RequestTrace) -> None:
         self._runtime_latency.labels(name, trace.context.api, self._runtime).observe(
             1e6 * trace.runtime_seconds
         )
-        self._queuing.labels(name).observe(1e6 * trace.queue_seconds)
         self._examples.labels(name).observe(trace.candidates)
         self._examples_total.labels(name).inc(trace.candidates)
         self._batches.labels(name).observe(trace.batch_rows)

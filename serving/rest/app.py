@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import re
 import threading
 import time
@@ -33,7 +34,7 @@ from tensorflow_serving.apis import (
 )
 
 from serving.common import errors
-from serving.common.headers import REQUEST_ID
+from serving.common.headers import LOW, PRIORITY, REQUEST_ID
 from serving.common.request import Arrays, InferenceRequest, RequestContext, request_id_of
 from serving.common.request_trace import RequestTrace
 from serving.common.signatures import DEFAULT_SIGNATURE
@@ -125,7 +126,12 @@ class Rest:
         api = "" if found is None else _APIS.get((found["method"] or "").lower(), "")
         gone = threading.Event()
         context = RequestContext(
-            api, "REST", request_id, lambda: end - time.monotonic(), lambda: not gone.is_set()
+            api,
+            "REST",
+            request_id,
+            remaining=lambda: end - time.monotonic(),
+            is_active=lambda: not gone.is_set(),
+            is_low_priority=request.headers.get(PRIORITY) == LOW,
         )
         trace = RequestTrace(context, model="" if found is None else found["model"])
         headers = {REQUEST_ID: request_id}
@@ -147,6 +153,8 @@ class Rest:
             if api and trace.error is None:
                 self.service.reject(trace, error)
             status = HTTP_STATUS.get(error.code.name, 500)
+            if error.retry_after is not None:
+                headers["retry-after"] = str(math.ceil(error.retry_after))
             text = json.dumps({"error": errors.truncated(str(error))})
         except ClientDisconnect:
             status, text = 499, ""
@@ -164,7 +172,7 @@ class Rest:
                 headers["connection"] = "close"
                 raise errors.shutting_down()
             self.admit(request.headers.get("authorization"))
-            self.service.limit.require_room()
+            self.service.admission.require_room(trace.context)
         except errors.ServingError as error:
             self.service.reject(trace, error)
             raise
@@ -208,7 +216,7 @@ class Rest:
         def work(model: Model) -> Arrays:
             nonlocal in_rows
             request, in_rows = _predict_request(model, spec, body)
-            with self.service.limit.acquire(trace):
+            with self.service.admission.acquire(trace):
                 return compute(model, Plan((request,), lambda results: results[0]), trace)
 
         with self.service.observed(trace):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from typing import Any
 
 import grpc
@@ -10,7 +11,7 @@ import grpc
 from serving.common.errors import ServingError, shutting_down, truncated
 from serving.common.request_trace import RequestTrace
 from serving.rpc.health import SERVICE_NAME as HEALTH_SERVICE
-from serving.rpc.traces import trace_of
+from serving.rpc.traces import abort, trace_of
 
 # Reports a rejected call to the observers: `InferenceService.reject`.
 Report = Callable[[RequestTrace, ServingError], object]
@@ -40,6 +41,20 @@ class DrainInterceptor(grpc.ServerInterceptor):
         return continuation(handler_call_details)
 
 
+class _AtOnce(futures.ThreadPoolExecutor):
+    """Calls in the thread that submits: a rejection costs half of one in another thread."""
+
+    def submit(
+        self, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> futures.Future[Any]:
+        future = futures.Future[Any]()
+        future.set_result(function(*args, **kwargs))
+        return future
+
+
+_AT_ONCE = _AtOnce(1)
+
+
 def rejection(error: ServingError, details: grpc.HandlerCallDetails, report: Report) -> Any:
     """Returns a handler that answers any call with an error, without reading its message.
 
@@ -52,6 +67,7 @@ def rejection(error: ServingError, details: grpc.HandlerCallDetails, report: Rep
 
     def answer(messages: Iterator[bytes], context: grpc.ServicerContext) -> None:
         report(trace_of(api, context), error)
-        context.abort(error.code, str(error))
+        abort(context, error)
 
+    vars(answer)["experimental_thread_pool"] = _AT_ONCE  # as gRPC's health service may have one
     return grpc.stream_unary_rpc_method_handler(answer)

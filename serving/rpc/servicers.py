@@ -29,7 +29,7 @@ from serving.inference.service import (
     REGRESS,
     InferenceService,
 )
-from serving.rpc.traces import trace_of
+from serving.rpc.traces import abort, trace_of
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def rpc(method: Callable[..., Answer]) -> Callable[..., Answer]:
         except Exception as raised:
             _LOGGER.exception("%s failed", method.__name__)
             error = errors.Internal(f"{type(raised).__name__}: {raised}")
-        return context.abort(error.code, errors.truncated(str(error)))
+        return abort(context, error)
 
     return answer
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+from typing import NoReturn
 
 import grpc
 
-from serving.common.headers import REQUEST_ID
+from serving.common.errors import ServingError, truncated
+from serving.common.headers import LOW, PRIORITY, PUSHBACK, REQUEST_ID
 from serving.common.request import LONGEST_SECONDS, RequestContext, request_id_of
 from serving.common.request_trace import RequestTrace
 
@@ -22,8 +24,17 @@ def trace_of(api: str, context: grpc.ServicerContext) -> RequestTrace:
             request_id=request_id,
             remaining=functools.partial(_remaining, context),
             is_active=context.is_active,
+            is_low_priority=metadata.get(PRIORITY) == LOW,
         )
     )
+
+
+def abort(context: grpc.ServicerContext, error: ServingError) -> NoReturn:
+    """Ends a call with an error; a busy server's says when to retry."""
+    if error.retry_after is not None:
+        pushback = (PUSHBACK, str(max(1, round(1e3 * error.retry_after))))
+        context.set_trailing_metadata((*context.trailing_metadata(), pushback))
+    context.abort(error.code, truncated(str(error)))
 
 
 def _remaining(context: grpc.ServicerContext) -> float | None:

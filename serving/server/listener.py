@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 
+import grpc
 from starlette.types import ASGIApp
 
 from serving.common.errors import ServingError
 from serving.common.request_trace import RequestTrace
 from serving.config.files import read_certificates, read_tokens
 from serving.config.server_config import ServerConfig
+from serving.inference.admission import Admission
 from serving.rest.server import RestServer
+from serving.rpc.admission import AdmissionInterceptor
 from serving.rpc.drain import DrainInterceptor, Report
 from serving.rpc.health import Health
 from serving.rpc.late_handlers import LateHandlers
@@ -43,9 +46,11 @@ class Listener:
         self.rest: RestServer | None = None
         self._grace = config.grace_seconds
         self._report: Report | None = None
-        interceptors = [self.drain_interceptor]
+        self._admission = AdmissionInterceptor(self._reject)
+        interceptors: list[grpc.ServerInterceptor] = [self.drain_interceptor]
         if not self.access.is_free:
             interceptors.append(Authentication(self.access, self._reject))
+        interceptors.append(self._admission)
         self._grpc = make_grpc_server(config, self.health, self.handlers, interceptors)
         self.port = listen(self._grpc, config, config.port, self.certificates)
         if config.rest_api_port:
@@ -54,13 +59,15 @@ class Listener:
             self.rest.start()
         self._grpc.start()
 
-    def open(self, report: Report, rest: ASGIApp | None) -> None:
+    def open(self, report: Report, admission: Admission, rest: ASGIApp | None) -> None:
         """Lets the services answer.
 
         Args:
             report: Called for each call that is rejected.
+            admission: Decides which requests are served.
             rest: The REST API.
         """
+        self._admission.admission = admission
         self._report = report
         self.handlers.open()
         if self.rest is not None and rest is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Sequence
 from concurrent import futures
@@ -13,7 +14,7 @@ from serving.config.batching import BatchingParameters
 from serving.config.files import read_batching_parameters, read_metrics_path
 from serving.config.models import ModelConfig
 from serving.config.server_config import CPUS, ServerConfig
-from serving.inference.concurrency import ConcurrencyLimit
+from serving.inference.admission import Admission
 from serving.inference.service import InferenceService
 from serving.models.config_watcher import ConfigWatcher
 from serving.models.manager import ModelManager
@@ -44,12 +45,20 @@ class Server:
         observers: Observers,
         config_file: ConfigWatcher | None,
         roots: ReloadRoots,
+        metrics: Metrics | None,
     ) -> None:
         self.config = config
         self.listener = listener
         self.manager = manager
-        limit = ConcurrencyLimit(config.requests_at_once, config.most_requests)
-        self.service = InferenceService(manager, observers.all, limit, roots.require)
+        admission = Admission(config.requests_at_once, config.most_requests)
+        self.service = InferenceService(manager, observers.all, admission, roots.require)
+        if metrics is not None:
+            for state in ("waiting", "working"):
+                metrics.gauge(
+                    f"requests_{state}",
+                    f"Requests that are {state}.",
+                    functools.partial(getattr, admission, state),
+                )
         self.rest: Starlette | None = None
         self._observers = observers
         self._config_file = config_file
@@ -65,7 +74,7 @@ class Server:
             self.manager.announce()
         else:
             self.listener.health.report({})
-        self.listener.open(self.service.reject, self.rest)
+        self.listener.open(self.service.reject, self.service.admission, self.rest)
         if loads:
             _load(self.manager)
         self.manager.start(self.config.file_system_poll_wait_seconds)
@@ -176,7 +185,7 @@ def _make_server(config: ServerConfig, listener: Listener, metrics: Metrics | No
         ),
     )
     observers = Observers(config, manager, metrics)
-    return Server(config, listener, manager, observers, config_file, roots)
+    return Server(config, listener, manager, observers, config_file, roots, metrics)
 
 
 def _version_source(config: ServerConfig) -> VersionSource:

@@ -7,7 +7,7 @@ from typing import Any
 from serving.common.request import RequestContext
 from serving.common.request_trace import RequestTrace
 
-_CONTEXT = ("entrypoint", "request_id", "remaining", "is_active")
+_CONTEXT = ("entrypoint", "request_id", "remaining", "is_active", "is_low_priority")
 
 
 def trace(api: str = "Predict", entrypoint: str = "GRPC", **fields: Any) -> RequestTrace:

@@ -50,6 +50,7 @@ class Work:
         number: Any,
         *,
         key: str = "a",
+        rows: int = 1,
         size: int = 1,
         run: Callable[[Sequence[Job]], None] | None = None,
         request: RequestTrace | None = None,
@@ -57,7 +58,7 @@ class Work:
     ) -> Job:
         parameters = BatchingParameters(**options)
         inputs = {"number": number}
-        return Job(key, "s", parameters, size, inputs, (), request or trace(), run or self)
+        return Job(key, "s", parameters, rows, size, inputs, (), request or trace(), run or self)
 
 
 def compute(scheduler: BatchScheduler, job: Job) -> Any:

@@ -38,7 +38,7 @@ def test_defaults_are_those_of_tensorflow_serving() -> None:
     config = ServerConfig("models")
     expected = {
         "port": 8500, "rest_api_port": 0, "rest_api_timeout_in_ms": 30_000,
-        "requests_at_once": 4 * CPUS, "max_message_bytes": 2**31 - 1,
+        "requests_at_once": CPUS + 1, "max_message_bytes": 2**31 - 1,
         "file_system_poll_wait_seconds": 1.0, "model_config_file_poll_wait_seconds": 0.0,
         "num_load_threads": 0, "max_num_load_retries": 5, "load_retry_interval_micros": 60_000_000,
         "allow_version_labels_for_unavailable_models": False, "enable_batching": False,

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from serving.common.errors import ResourceExhausted
+from serving.common.request import RequestContext
 from serving.common.request_trace import RequestTrace
 from serving.config.files import METRICS_PATH
 from serving.config.server_config import ServerConfig
@@ -87,7 +88,7 @@ def _rejected(calls: list[RequestTrace]) -> Counter[tuple[str, str, str, str]]:
 
 def _is_full(server: Server) -> bool:
     try:
-        server.service.limit.require_room()
+        server.service.admission.require_room(RequestContext("Predict"))
     except ResourceExhausted:
         return True
     return False

@@ -1,0 +1,222 @@
+"""Admission: how many requests are served at once, and which are refused."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from serving.common.errors import Cancelled, DeadlineExceeded, ResourceExhausted, ServingError
+from serving.common.request import RequestContext
+from serving.config.server_config import CPUS
+from serving.inference.admission import Admission
+from tests.serving.conftest import wait_until
+from tests.serving.traces import trace
+
+
+def test_no_more_run_at_once_than_the_limit() -> None:
+    limit, lock, running, most = Admission(3), threading.Lock(), 0, 0
+
+    def serve(_: int) -> None:
+        nonlocal running, most
+        with limit.acquire(trace()):
+            with lock:
+                running += 1
+                most = max(most, running)
+            time.sleep(0.002)
+            with lock:
+                running -= 1
+
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(serve, range(100)))
+    assert (most, running) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("remaining", "leaves", "error"), [(0.05, False, DeadlineExceeded), (None, True, Cancelled)]
+)
+def test_wait_ends_with_its_deadline_or_client(
+    remaining: float | None, leaves: bool, error: type[ServingError]
+) -> None:
+    limit, is_here = Admission(1), True
+    waiting = trace(remaining=lambda: remaining, is_active=lambda: is_here)
+
+    def wait() -> None:
+        with limit.acquire(waiting):
+            pytest.fail("It was served.")
+
+    with ThreadPoolExecutor(1) as pool:
+        with limit.acquire(trace()):
+            waiter = pool.submit(wait)
+            time.sleep(0.06)
+            is_here = not leaves
+            if not leaves:
+                wait_until(waiter.done)
+        with pytest.raises(error):
+            waiter.result(5.0)
+    assert waiting.queue_seconds >= 0.05
+    with limit.acquire(trace(remaining=lambda: 1.0)):
+        pass
+
+
+def test_full_queue_rejects() -> None:
+    limit, leave = Admission(1, most=2), threading.Event()
+
+    def serve() -> None:
+        with limit.acquire(trace()):
+            leave.wait(5.0)
+
+    def is_full() -> bool:
+        try:
+            limit.require_room(RequestContext("Predict"))
+        except ServingError:
+            return True
+        return False
+
+    with ThreadPoolExecutor(2) as pool:
+        served = [pool.submit(serve) for _ in range(2)]
+        wait_until(is_full)
+        with pytest.raises(ResourceExhausted, match=r"^2 requests"), limit.acquire(trace()):
+            pytest.fail("It was served.")
+        leave.set()
+        for one in served:
+            one.result()
+    limit.require_room(RequestContext("Predict"))
+
+
+class Busy:
+    """An admission that has served ten requests in a second, and now serves `present` of them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, present: int) -> None:
+        self.now = 100.0
+        clock = SimpleNamespace(perf_counter=lambda: self.now)
+        monkeypatch.setattr("serving.inference.admission.time", clock)
+        self.admission = Admission(1000)
+        self.enter(10)
+        for leave in self.served:
+            self.now += 0.1
+            leave()
+        self.enter(present)
+
+    def enter(self, count: int, seconds: float = 60.0) -> None:
+        self.served: list[Callable[[], None]] = []
+        for _ in range(count):
+            stack = contextlib.ExitStack()
+            stack.enter_context(self.admission.acquire(trace(remaining=lambda: seconds)))
+            self.served.append(stack.close)
+
+    def refuses(self, seconds: float | None, is_low: bool = False) -> bool:
+        """Whether a request with so much time is refused."""
+        context = RequestContext("Predict", remaining=lambda: seconds, is_low_priority=is_low)
+        try:
+            self.admission.require_room(context)
+        except ResourceExhausted:
+            return True
+        return False
+
+
+def test_late_requests_are_refused_low_priority_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 29 before it, a request takes 3 s at ten a second."""
+    busy = Busy(monkeypatch, 29)
+    assert [busy.refuses(seconds) for seconds in (0.1, 5.9, 6.1, 60.0)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert [busy.refuses(seconds, True) for seconds in (6.1, 11.9, 12.1)] == [True, True, False]
+    assert busy.refuses(None), "a client without a deadline waits 5 s"
+    with pytest.raises(ResourceExhausted, match=r"about 3\.000 s.* 0\.500 s") as caught:
+        busy.admission.require_room(RequestContext("Predict", remaining=lambda: 1.0))
+    np.testing.assert_allclose(caught.value.retry_after, 3.0)
+
+
+def test_idle_server_takes_requests_with_little_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the last answers were: the next one may be quick."""
+    busy = Busy(monkeypatch, 0)
+    assert not busy.refuses(0.01)
+    busy.enter(1, 0.01)
+    busy.now += 1000.0
+    assert busy.refuses(1.0) == (CPUS == 1), "its second core is free"
+
+
+def test_answers_that_stop_refuse_those_that_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a version compiles for example, no answer tells the pace."""
+    busy = Busy(monkeypatch, 3)
+    assert not busy.refuses(1.0)
+    busy.now += 2.0
+    assert busy.refuses(1.0)
+    for leave in busy.served:
+        busy.now += 0.001
+        leave()
+    busy.enter(100)
+    for leave in busy.served:
+        busy.now += 0.01
+        leave()
+    busy.enter(3)
+    assert not busy.refuses(0.5), "the pace is known again"
+
+
+def test_pace_is_that_of_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty answers at once every 0.2 s are one in 0.01 s."""
+    busy = Busy(monkeypatch, 0)
+    for _ in range(50):
+        busy.enter(20)
+        busy.now += 0.2
+        for leave in busy.served:
+            leave()
+    busy.enter(20)
+    assert [busy.refuses(seconds) for seconds in (0.38, 0.46)] == [True, False]
+
+
+def test_door_knows_the_most_patient_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the deadline is known, none is refused that could be answered in time."""
+    busy = Busy(monkeypatch, 29)
+    busy.admission.require_room_at_door(is_low=False)  # the 29 wait for 60 s
+    for _ in range(100_000):
+        busy.admission.note_patience(RequestContext("Predict", remaining=lambda: 1.0))
+    with pytest.raises(ResourceExhausted):
+        busy.admission.require_room_at_door(is_low=False)
+    busy.admission.note_patience(RequestContext("Predict", remaining=lambda: 7.0))
+    busy.admission.require_room_at_door(is_low=False)
+    with pytest.raises(ResourceExhausted):
+        busy.admission.require_room_at_door(is_low=True)
+
+
+def test_requests_that_come_late_close_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They waited where no one counts them; the door is closed until a fresh one comes."""
+    busy = Busy(monkeypatch, 1)
+    door = busy.admission.require_room_at_door
+    door(is_low=False)
+    with pytest.raises(DeadlineExceeded):
+        busy.enter(1, 0.0)
+    for seconds in (0.0, 10.0, 60.0):
+        with pytest.raises(ResourceExhausted):
+            door(is_low=False)
+        busy.admission.note_patience(RequestContext("Predict", remaining=lambda s=seconds: s))
+    door(is_low=False)
+    with pytest.raises(DeadlineExceeded):
+        busy.enter(1, 0.0)
+    busy.now += 1.0
+    door(is_low=False)  # after a pause nothing waits
+
+
+def test_waiting_and_working_requests_are_counted() -> None:
+    admission, leave = Admission(1), threading.Event()
+
+    def serve() -> None:
+        with admission.acquire(trace()):
+            leave.wait(5.0)
+
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(3):
+            pool.submit(serve)
+        wait_until(lambda: (admission.working, admission.waiting) == (1, 2))
+        leave.set()
+    assert (admission.working, admission.waiting) == (0, 0)
