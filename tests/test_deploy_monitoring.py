@@ -14,6 +14,9 @@ from tests.support.deployment import COMPOSE, PLAIN, ROOT, read
 
 ADAPTER = read("deploy/prometheus-adapter.yaml")["rules"]["custom"]
 DASHBOARD = read("deploy/grafana/dashboards/scoring.json")
+ALERTS = [rule for group in read("deploy/alerts.yml")["groups"] for rule in group["rules"]]
+METRICS = PLAIN["HorizontalPodAutoscaler", "scoring"]["spec"]["metrics"]
+REFUSED = 'status=~"RESOURCE_EXHAUSTED|UNAVAILABLE|DEADLINE_EXCEEDED"'
 
 
 def labels_by_metric() -> dict[str, set[str]]:
@@ -25,6 +28,8 @@ def labels_by_metric() -> dict[str, set[str]]:
     )
     metrics.warmed("/models/ctr/5", 0.5, succeeded=True)
     metrics.shadowed("ctr", 6, "click", 0.02)
+    for name in ("requests_waiting", "requests_working", "certificate_expires_seconds"):
+        metrics.gauge(name, "Of a server.", lambda: 0)
     page = metrics.page().decode()
     samples = re.findall(r"^([\w:]+)(?:\{(.*)\})? ", page, re.MULTILINE)
     found: dict[str, set[str]] = {}
@@ -40,7 +45,7 @@ VARIABLES = {one["name"]: one.get("definition", "") for one in DASHBOARD["templa
 
 def test_queries_name_metrics_and_labels_of_the_server() -> None:
     known = labels_by_metric()
-    rules = [rule["seriesQuery"] for rule in ADAPTER]
+    rules = [rule["seriesQuery"] for rule in ADAPTER] + [rule["expr"] for rule in ALERTS]
     for query in [*QUERIES, *VARIABLES.values(), *rules]:
         names = set(re.findall(r":\w+(?::\w+)+|process_\w+", query))
         assert names <= set(known), query
@@ -56,14 +61,22 @@ def test_queries_name_metrics_and_labels_of_the_server() -> None:
 
 
 def test_autoscaler_waits_longer_than_a_batch(tmp_path: Path) -> None:
-    pods = PLAIN["HorizontalPodAutoscaler", "scoring"]["spec"]["metrics"][0]["pods"]
-    assert [rule["name"]["as"] for rule in ADAPTER] == [pods["metric"]["name"]]
+    pods = METRICS[0]["pods"]
     file = tmp_path / "batching.config"
     file.write_text(PLAIN["ConfigMap", "scoring"]["data"]["batching.config"], encoding="utf-8")
     batching = read_batching_parameters(str(file))
     assert int(pods["target"]["averageValue"]) > batching.batch_timeout_micros
     (container,) = PLAIN["Deployment", "scoring"]["spec"]["template"]["spec"]["containers"]
     assert batching.num_batch_threads == int(container["resources"]["requests"]["cpu"])
+
+
+def test_autoscaler_and_alerts_see_refusals() -> None:
+    names = [metric["pods"]["metric"]["name"] for metric in METRICS if metric["type"] == "Pods"]
+    assert [rule["name"]["as"] for rule in ADAPTER] == names
+    assert REFUSED in ADAPTER[1]["metricsQuery"]
+    assert any(REFUSED in rule["expr"] for rule in ALERTS)
+    (file,) = read("deploy/prometheus.yml")["rule_files"]
+    assert f"./deploy/{file}:/etc/prometheus/{file}:ro" in COMPOSE["prometheus"]["volumes"]
 
 
 def test_queries_use_variables_of_the_dashboard() -> None:

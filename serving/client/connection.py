@@ -19,7 +19,7 @@ from serving.common.errors import (
     Unavailable,
     from_code,
 )
-from serving.common.headers import REQUEST_ID
+from serving.common.headers import PUSHBACK, REQUEST_ID
 from serving.common.tls import Tls, Token, check_token
 from serving.protos import tensorflow_serving_pb2 as pb
 
@@ -150,7 +150,14 @@ class Connection:
                 f"No answer from {self.addresses} within {call.invocation.timeout:g} s: {words}"
             )
         raised.request_id = call.invocation.request_id
+        raised.retry_after = _retry_after(error)
         return raised
+
+
+def _retry_after(error: Any) -> float | None:
+    """Seconds after which a busy server wants the call again."""
+    sent = dict(error.trailing_metadata() or ()).get(PUSHBACK, "")
+    return int(sent) / 1e3 if sent.isdecimal() else None
 
 
 def _is_answer(error: Any) -> bool:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from serving.common.errors import DeadlineExceeded, ServingError, too_late, too_many
+from serving.common.errors import DeadlineExceeded, too_late, too_many
 from serving.common.request import RequestContext
 from serving.common.request_trace import RequestTrace
 from serving.config.server_config import CPUS
@@ -16,9 +16,7 @@ from serving.config.server_config import CPUS
 _MEMORY = 1.0  # seconds of work, by which the pace of older answers counts a third
 _PATIENCE = 5.0  # seconds of a client without a deadline, as of this project's client
 _NORMAL, _LOW = 0.5, 0.25  # shares of a client's time that a request may take; the rest is reserve
-_FORGET = 1e-4  # share of the longest patience that each shorter one takes off
-_FRESH = 0.9  # share of the longest patience that a request has left which has not waited yet
-_IDLE = 0.02  # seconds without a request, after which none waits unseen
+_FORGET = 0.01  # share by which each request draws the patience towards its own
 
 
 class Admission:
@@ -48,8 +46,6 @@ class Admission:
         self._since = time.perf_counter()  # of the last answer, or of the first request after it
         self._busy = self._answers = 0.0  # seconds and answers; older ones count less
         self._longest = 0.0  # seconds that recent clients wait, at most
-        self._is_behind = False
-        self._last = 0.0
 
     @property
     def waiting(self) -> int:
@@ -101,11 +97,6 @@ class Admission:
         Raises:
             ResourceExhausted: With the seconds after which to retry.
         """
-        now = time.perf_counter()
-        last, self._last = self._last, now
-        self._is_behind = self._is_behind and now - last < _IDLE
-        if self._is_behind:
-            raise too_late((self._present + 1) * self._pace(), 0.0)
         self._require(is_low, self._longest)
 
     def note_patience(self, context: RequestContext) -> None:
@@ -113,8 +104,6 @@ class Admission:
         seconds = _patience(context)
         fall = _FORGET * (seconds - self._longest)
         self._longest = max(seconds, self._longest + fall)
-        if seconds >= _FRESH * self._longest:
-            self._is_behind = False
 
     def _require(self, is_low: bool, patience: float) -> None:
         expected = (self._present + 1) * self._pace()
@@ -127,12 +116,8 @@ class Admission:
     def _enter(self, trace: RequestTrace) -> None:
         with self._lock:
             self.note_patience(trace.context)
-            try:
-                trace.context.require_client()
-                self.require_room(trace.context)
-            except ServingError:
-                self._is_behind = _patience(trace.context) < _FRESH * self._longest
-                raise
+            trace.context.require_client()
+            self.require_room(trace.context)
             if not self._present:
                 self._since = time.perf_counter()
             self._present += 1

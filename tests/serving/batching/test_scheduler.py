@@ -57,7 +57,7 @@ def test_sizes_of_batches(count: int, options: dict[str, Any], sizes: list[int])
     with bench(work) as busy:
         for i in range(1, count + 1):
             busy.submit(i, **options)
-        busy.wait(15)
+        busy.wait(count)
     assert [len(batch) for batch in work.batches] == sizes
 
 
@@ -158,11 +158,22 @@ def test_full_queue_rejects_at_once() -> None:
     with bench(work) as busy:
         found = [busy.submit(i, **options) for i in range(1, 5)]
         busy.wait(4)
-        with pytest.raises(Unavailable, match=words):
+        with pytest.raises(Unavailable, match=words) as caught:
             busy.submit(5, **options).result(10)
+        assert caught.value.retry_after is not None
         work.go.set()
         assert [f.result() for f in found] == [2, 4, 6, 8]
         assert busy.submit(5, **options).result() == 10, "there is room again"
+
+
+def test_queue_counts_requests_and_not_their_candidates() -> None:
+    work = Work(holds=True)
+    with bench(work) as busy:
+        found = [busy.submit(i, size=1000) for i in range(1, 14)]
+        busy.wait(13)
+        work.go.set()
+        assert [f.result() for f in found] == [2 * i for i in range(1, 14)]
+    assert [len(batch) for batch in work.batches] == [1] * 14
 
 
 @pytest.mark.parametrize(

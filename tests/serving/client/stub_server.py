@@ -33,6 +33,7 @@ class Stub(grpc.GenericRpcHandler):
         self.seconds = 0.0
         self.failures: list[grpc.StatusCode] = []  # of the next calls
         self.is_failing = False
+        self.pushback = ""  # milliseconds, of the failures
         self.may_answer = threading.Event()  # what calls with the header x-held wait for
         self.server: grpc.Server
         self.port = 0
@@ -70,6 +71,8 @@ class Stub(grpc.GenericRpcHandler):
     ) -> Callable[[bytes, grpc.ServicerContext], bytes]:
         def answer(request: bytes, context: grpc.ServicerContext) -> bytes:
             self.seen.append(Seen(method, request, metadata))
+            if self.pushback:
+                context.set_trailing_metadata([("grpc-retry-pushback-ms", self.pushback)])
             if self.is_failing:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "The server is shutting down.")
             if self.failures:

@@ -14,7 +14,13 @@ import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from serving.client import ClientOptions
-from serving.common.errors import DeadlineExceeded, Internal, InvalidArgument, Unavailable
+from serving.common.errors import (
+    DeadlineExceeded,
+    Internal,
+    InvalidArgument,
+    ResourceExhausted,
+    Unavailable,
+)
 from tests.serving.client import stub_server
 from tests.serving.client.conftest import ANSWERS, ONCE, Connect, Handle, StartStub
 from tests.serving.conftest import wait_until
@@ -110,6 +116,21 @@ def test_other_errors_are_not_retried(
         handle.predict(request_id="r-8")
     assert raised.value.request_id == "r-8"
     assert len(stub.seen) == 1
+
+
+def test_refusals_of_a_busy_server_are_no_load(connect: Connect, start_stub: StartStub) -> None:
+    """A refused request is not retried; the retry of a full queue waits as the server says."""
+    stub = start_stub()
+    stub.pushback, stub.failures = "300", [grpc.StatusCode.RESOURCE_EXHAUSTED]
+    handle = connect(stub.address, options=ClientOptions(initial_backoff=0.01, max_backoff=0.01))
+    with pytest.raises(ResourceExhausted) as raised:
+        handle.predict()
+    assert raised.value.retry_after == 0.3
+    assert len(stub.seen) == 1
+    stub.failures = [UNAVAILABLE]
+    begin = time.monotonic()
+    assert handle.predict() == SCORES
+    assert time.monotonic() - begin >= 0.3
 
 
 def test_deadline_covers_all_attempts(connect: Connect, start_stub: StartStub) -> None:

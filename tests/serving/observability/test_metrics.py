@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
-from serving.common.errors import InvalidArgument
+from serving.common.errors import DeadlineExceeded, Internal, InvalidArgument, ResourceExhausted
 from serving.common.request_trace import RequestTrace
 from serving.observability.metrics import Metrics
 from tests.serving.traces import trace
@@ -69,6 +69,31 @@ def test_times_are_microseconds_in_known_buckets() -> None:
     assert _value(metrics, runtime, **api, runtime="tensorflow") == 3000
     queue = ":tensorflow:serving:batching_session:queuing_latency_sum"
     assert _value(metrics, queue, **MODEL) == 500
+
+
+def test_failures_are_in_latency_and_queue_time() -> None:
+    """A refused request has taken no time, so it counts with the wait that it was refused for."""
+    metrics, refused = Metrics(), ResourceExhausted("busy")
+    refused.retry_after = 0.4
+    metrics.observe(_call(seconds=0.5, queue_seconds=0.5, error=DeadlineExceeded("late")))
+    metrics.observe(_call(model="", version=None, is_served=False, seconds=1e-5, error=refused))
+    api = {**MODEL, "API": "Predict", "entrypoint": "GRPC"}
+    assert _value(metrics, ":tensorflow:serving:request_latency_sum", **api) == 5e5
+    queue = ":tensorflow:serving:batching_session:queuing_latency_sum"
+    assert _value(metrics, queue, **MODEL) == 5e5
+    assert _value(metrics, queue, model_name="") == 4e5
+    assert not any("latency_count" in name and labels == {("model_name", "")}
+                   for name, labels in _samples(metrics) if "queuing" not in name)  # fmt: skip
+
+
+def test_versions_and_labels_are_told_apart() -> None:
+    metrics, name = Metrics(), ":recsys_attn:serving:version_latency"
+    metrics.observe(_call(seconds=0.25))
+    metrics.observe(_call(version=6, label="canary", seconds=0.5, error=Internal("broken")))
+    stable = {**MODEL, "version": "5", "label": "", "status": "OK"}
+    canary = {**MODEL, "version": "6", "label": "canary", "status": "INTERNAL"}
+    assert _value(metrics, f"{name}_sum", **stable) == 2.5e5
+    assert _value(metrics, f"{name}_sum", **canary) == 5e5
 
 
 def test_candidates_batches_and_scores_are_counted() -> None:

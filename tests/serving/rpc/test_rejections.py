@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import re
 from collections import Counter
@@ -38,6 +40,7 @@ class _Observed:
         self.server, self.address = server, address
         self.calls: list[RequestTrace] = []
         self.returned = ""  # request id of the last rejection
+        self.trailers: dict[str, str] = {}  # of the last rejection
         server.service._observers += (self.calls.append, log_access)
 
     def ask(self, request: object, token: str = "secret", request_id: str = "r1") -> str:
@@ -47,7 +50,8 @@ class _Observed:
             try:
                 send(channel, request, metadata=metadata)
             except grpc.RpcError as error:
-                self.returned = dict(error.trailing_metadata())["x-request-id"]
+                self.trailers = dict(error.trailing_metadata())
+                self.returned = self.trailers["x-request-id"]
                 return str(error.code().name)
         return "OK"
 
@@ -123,13 +127,21 @@ def test_requests_over_the_limit(seen: _Observed) -> None:
         busy = pool.submit(seen.ask, wait)
         wait_until(lambda: _is_full(seen.server))
         assert seen.ask(predict()) == "RESOURCE_EXHAUSTED"
-        assert seen.post("/v1/models/tiny:predict", body) == 429
+        assert int(seen.trailers["grpc-retry-pushback-ms"]) >= 1
+        assert seen.ask(status()) == "OK", "what computes nothing is answered"
+        connection = http.client.HTTPConnection("127.0.0.1", seen.server.config.rest_api_port)
+        headers = {"authorization": "Bearer secret"}
+        connection.request("POST", "/v1/models/tiny:predict", json.dumps(body), headers)
+        with contextlib.closing(connection), connection.getresponse() as response:
+            assert response.status == 429
+            assert int(response.getheader("retry-after") or 0) >= 1
         assert busy.result() == "OK"
     assert _rejected(seen.calls) == {
-        ("GRPC", "Predict", "tiny", "RESOURCE_EXHAUSTED"): 1,
+        ("GRPC", "Predict", "", "RESOURCE_EXHAUSTED"): 1,  # its message was not read
         ("REST", "Predict", "tiny", "RESOURCE_EXHAUSTED"): 1,
     }
-    assert seen.counted()["tiny", "RESOURCE_EXHAUSTED"] == 2
+    assert seen.counted()["tiny", "RESOURCE_EXHAUSTED"] == 1
+    assert seen.counted()["", "RESOURCE_EXHAUSTED"] == 1
 
 
 def test_requests_during_the_drain(seen: _Observed) -> None:
