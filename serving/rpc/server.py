@@ -25,7 +25,7 @@ _SPARE_THREADS = 64
 # Calls that may wait for the one thread that accepts them. Beyond the first gRPC resets some calls,
 # beyond the second all: their clients get CANCELLED. Where calls come faster than even refusals can
 # be written, all would wait there until their deadlines, and none be answered.
-_MOST_UNSEEN = 100, 400
+_MOST_UNSEEN = 256, 512
 _KEEPALIVE_MS = 60_000  # time between two pings of a client, which find dead connections
 _PING_MS = 5_000  # shortest time between two pings of a client's own
 

@@ -23,15 +23,16 @@ def test_probes_are_answered_while_requests_wait(
     wait = predict(inputs={"seconds": np.float32([5.0])}, signature_name="wait")
     with grpc.insecure_channel(address) as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-        calls = [stub.Predict.future(wait, timeout=30.0) for _ in range(300)]
-        wait_until(lambda: sum(call.done() for call in calls) >= 200, 4.0)
+        calls = [stub.Predict.future(wait, timeout=30.0) for _ in range(200)]
+        wait_until(lambda: sum(call.done() for call in calls) >= 100, 4.0)
         check = health_pb2_grpc.HealthStub(channel).Check
         for _ in range(10):
             check(health_pb2.HealthCheckRequest(), timeout=0.5)
         codes = Counter(call.code() for call in calls if call.done())
         for call in calls:
             call.cancel()
-    assert codes == {grpc.StatusCode.RESOURCE_EXHAUSTED: 200}
+    assert set(codes) == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+    assert codes.total() >= 100, "more as the seconds pass: they would be late"
 
 
 def test_channel_arguments_replace_the_defaults(base_path: Path, start_server: StartServer) -> None:
