@@ -70,6 +70,7 @@ class BatchQueue:
         is_collecting: Whether one of them still adds arriving jobs to its batch.
         is_light: Whether its last batch was cheap.
         until: Expected end of a light batch, at the latest.
+        pace: Seconds of its last batch, for each row or candidate.
     """
 
     key: Hashable
@@ -78,6 +79,7 @@ class BatchQueue:
     is_collecting: bool = False
     is_light: bool = False
     until: float = 0.0
+    pace: float = 0.0
 
     @property
     def may_start(self) -> bool:
@@ -94,13 +96,34 @@ class BatchQueue:
         """Notes the start of a batch."""
         self.until = time.perf_counter() + _light_seconds(jobs)
 
-    def computed(self, jobs: int, seconds: float) -> None:
+    def computed(self, batch: Sequence[Job], seconds: float) -> None:
         """Notes the cost of a batch."""
-        self.is_light = seconds < _light_seconds(jobs)
+        self.is_light = seconds < _light_seconds(len(batch))
+        self.pace = seconds / max(1, sum(job.size for job in batch))
 
 
 def _light_seconds(jobs: int) -> float:
     return _LIGHT_SECONDS + jobs * _LIGHT_JOB_SECONDS
+
+
+def fitting(queue: BatchQueue, limit: int) -> list[Job]:
+    """Returns the oldest jobs of a queue that make a batch.
+
+    Args:
+        queue: The queue. By the pace of its last batch, this one ends before the deadline of each
+            of its jobs, but for those that are late anyway.
+        limit: Most rows or candidates.
+    """
+    batch: list[Job] = []
+    now, end, size = time.perf_counter(), math.inf, 0
+    for job in queue.jobs:
+        size += job.size
+        if now + job.size * queue.pace <= job.deadline:
+            end = min(end, job.deadline)
+        if batch and (size > limit or now + size * queue.pace > end):
+            break
+        batch.append(job)
+    return batch[: batch_length(batch)]
 
 
 def batch_length(jobs: Sequence[Job]) -> int:

@@ -17,7 +17,7 @@ from concurrent import futures
 
 import numpy as np
 
-from serving.batching.jobs import BatchQueue, Job, batch_length
+from serving.batching.jobs import BatchQueue, Job, fitting
 from serving.common.errors import DeadlineExceeded, Internal, ServingError, Unavailable
 
 _LOGGER = logging.getLogger(__name__)
@@ -158,15 +158,14 @@ class BatchScheduler:
         compute(batch)
         with self._changed:
             if batch:
-                queue.computed(len(batch), time.perf_counter() - started)
+                queue.computed(batch, time.perf_counter() - started)
         for job in batch:
             job.done.release()
 
     def _collect(self, queue: BatchQueue) -> list[Job]:
         """Takes the oldest jobs, as many as fit in a batch; waits for more as configured."""
-        batch: list[Job] = []
         with self._changed:
-            size, limit = 0, 0
+            limit = 0
             while queue.jobs:  # those whose deadline passes leave
                 parameters = queue.jobs[0].parameters
                 limit = parameters.execution_size
@@ -176,12 +175,7 @@ class BatchScheduler:
                     break
                 self._changed.wait(min(left, threading.TIMEOUT_MAX))
             queue.is_collecting = False
-            for job in queue.jobs:
-                if batch and size + job.size > limit:
-                    break
-                batch.append(job)
-                size += job.size
-            del batch[batch_length(batch) :]
+            batch = fitting(queue, limit)
             for job in batch:
                 queue.jobs.popleft()
                 self._dequeue(job)

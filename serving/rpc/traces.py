@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import NoReturn
+from typing import Any
 
 import grpc
 
@@ -29,12 +29,12 @@ def trace_of(api: str, context: grpc.ServicerContext) -> RequestTrace:
     )
 
 
-def abort(context: grpc.ServicerContext, error: ServingError) -> NoReturn:
+def abort(context: grpc.ServicerContext, error: ServingError) -> Any:
     """Ends a call with an error; a busy server's says when to retry."""
     if error.retry_after is not None:
         pushback = (PUSHBACK, str(max(1, round(1e3 * error.retry_after))))
         context.set_trailing_metadata((*context.trailing_metadata(), pushback))
-    context.abort(error.code, truncated(str(error)))
+    return context.abort(error.code, truncated(str(error)))
 
 
 def _remaining(context: grpc.ServicerContext) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from serving.batching.jobs import Job
+from serving.batching.jobs import BatchQueue, Job, fitting
 from serving.batching.scheduler import BatchScheduler
 from serving.common.errors import (
     Cancelled,
@@ -164,6 +164,18 @@ def test_full_queue_rejects_at_once() -> None:
         work.go.set()
         assert [f.result() for f in found] == [2, 4, 6, 8]
         assert busy.submit(5, **options).result() == 10, "there is room again"
+
+
+def test_batch_ends_before_its_first_deadline() -> None:
+    """By the pace of the last batch; a job that is late anyway does not make it smaller."""
+    work, queue = Work(), BatchQueue("a", pace=3.0)
+    waits = [60.0, 1.0, 10.0, 60.0, 60.0, 60.0]
+    for number, seconds in enumerate(waits):
+        queue.jobs.append(work.job(number, request=trace(remaining=lambda s=seconds: s)))
+    assert [number_of(job) for job in fitting(queue, 1000)] == [0, 1, 2]
+    queue.jobs.extend(work.job(number) for number in (6, 7))
+    queue.pace = 0.001
+    assert len(fitting(queue, 1000)) == 8
 
 
 def test_queue_counts_requests_and_not_their_candidates() -> None:
