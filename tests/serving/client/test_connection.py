@@ -20,7 +20,7 @@ LISTENS = "Check that the server runs and listens there, and whether it speaks T
         ("DNS resolution failed for nosuch.invalid:1: C-ares", "Check the host name."),
         ("last error: UNKNOWN: Failed to connect to remote host: Connection refused", LISTENS),
         (
-            "connections to all backends failing; last error: ipv4:10.0.0.7:8500: backend unhealthy",
+            "connections to all backends failing; last error: ipv4:1.2.3.4:85: backend unhealthy",
             "None of the servers is ready: wait, or see `health_service` of the options.",
         ),
         ("Stream removed", None),
