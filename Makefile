@@ -65,7 +65,6 @@ quality: $(VENV)/.quality ## Compare the default model with others and with tree
 protos: ## Make the code of serving/protos anew, with the oldest tools that may meet it
 	$(PYTHON) -m venv build/protos
 	build/protos/bin/python -m pip install --quiet grpcio-tools==1.75.0 protobuf==6.31.1 setuptools
-	build/protos/bin/python -m pip install --quiet --no-deps tensorflow-serving-api==2.21.0
 	build/protos/bin/python -m tests.support.protos
 
 lint: $(VENV)/.dev ## Check the style and the formatting

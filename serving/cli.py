@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from serving.config.server_config import ServerConfig
 if TYPE_CHECKING:
     from serving.server.server import Server
 
+_LOGGER = logging.getLogger(__name__)
 _PEM = click.Path(path_type=Path)
 
 
@@ -36,24 +38,41 @@ def serve(**options: Any) -> None:
     """
     from serving.server import process
 
-    process.silence_grpc()
+    logs_json = options["log_format"] == "json"
+    (process.silence_native_code if logs_json else process.silence_grpc)()
     from serving.common.errors import ServingError
+    from serving.common.logs import set_up
     from serving.server.signals import Signals
 
-    console = Console(soft_wrap=True)
+    set_up(options["log_format"])
     try:
         config = ServerConfig(**options)
         with Signals(process.SIGNALS) as signals:
-            server, port = process.started(config, "%(asctime)s %(levelname)s %(message)s", signals)
-            console.print(_print_models(server, port))
+            server, port = process.started(config, signals)
+            if not logs_json:
+                _print_models(server)
+            _say_where(server, port, logs_json)
             process.serve(server, signals)
     except (ServingError, ValueError) as error:
+        if logs_json:
+            _LOGGER.critical("%s", error)
+            sys.exit(StartError.exit_code)
         raise StartError(str(error)) from error
 
 
-def _print_models(server: Server, port: int) -> str:
-    """Prints the served models and returns the line that says where the server listens."""
+def _say_where(server: Server, port: int, logs_json: bool) -> None:
     from serving.server.ports import listening
+
+    rest = server.listener.rest
+    line = listening(server.config, port, 0 if rest is None else rest.port)
+    if logs_json:
+        _LOGGER.info("%s", line)
+    else:
+        Console(soft_wrap=True).print(line)
+
+
+def _print_models(server: Server) -> None:
+    """Prints the served models."""
     from serving.server.served import served_model
 
     for name, versions in server.manager.models.items():
@@ -61,8 +80,6 @@ def _print_models(server: Server, port: int) -> str:
             continue
         with server.manager.lease(name) as model:
             Console().print(served_model(model))
-    rest = server.listener.rest
-    return listening(server.config, port, 0 if rest is None else rest.port)
 
 
 @click.command()

@@ -72,6 +72,8 @@ def _option(one: Field[Any]) -> Callable[[Any], Any]:
 
 def _type(one: Field[Any]) -> click.ParamType[Any]:
     low, high = one.metadata["low"], one.metadata["high"]
+    if one.metadata["choices"]:
+        return click.Choice(one.metadata["choices"])
     if low is None and high is None:
         return _TYPES[str(one.type)]
     return click.IntRange(low, high) if one.type == "int" else click.FloatRange(low, high)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from serving.common.logs import FORMATS
+
 MAX_PORT = 65535
 INT32_MAX = 2**31 - 1
 CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -24,9 +26,11 @@ def _option(
     low: float | None = None,
     high: float | None = None,
     group: str = "Options",
+    choices: tuple[str, ...] = (),
 ) -> Any:
-    """Returns a field with its help text, its range and its heading in `--help`."""
-    return field(default=default, metadata={"help": text, "low": low, "high": high, "group": group})
+    """Returns a field with its help text, its range or choices, and its heading in `--help`."""
+    metadata = {"help": text, "low": low, "high": high, "group": group, "choices": choices}
+    return field(default=default, metadata=metadata)
 
 
 _versions = functools.partial(_option, group="Advanced: models and versions")
@@ -173,6 +177,11 @@ class ServerConfig:
         "configured base paths and their subfolders.",
     )
 
+    log_format: str = _log(
+        FORMATS[0],
+        "Format of standard error: lines of text, or each event, error or request one of JSON.",
+        choices=FORMATS,
+    )
     access_log: bool = _log(False, "Log every request as a line of JSON on standard error.")
     prediction_log_dir: str = _log("", "Folder for a sample of requests and responses.")
     prediction_log_sampling_rate: float = _log(0.01, "Share of the requests to log.", 0, 1)
@@ -319,8 +328,12 @@ def _check(
     value: Any,
     low: float | None = None,
     high: float | None = None,
+    choices: tuple[str, ...] = (),
     **_: Any,
 ) -> None:
+    if choices and value not in choices:
+        expected = " or ".join(choices)
+        raise ValueError(f"`{name}` must be {expected}. Received: {name}={value!r}")
     if (low is not None and value < low) or (high is not None and value > high):
         expected = f"at least {low}" if high is None else f"from {low} to {high}"
         raise ValueError(f"`{name}` must be {expected}. Received: {name}={value}")

@@ -7,6 +7,7 @@ import logging
 import sys
 
 from serving.common.errors import truncated
+from serving.common.logs import common_keys
 from serving.common.request_trace import RequestTrace
 
 _LOGGER = logging.getLogger("serving.access")
@@ -23,8 +24,7 @@ def log_to_standard_error() -> None:
 
 def log_access(trace: RequestTrace) -> None:
     """Logs a request."""
-    line = {
-        "time": round(trace.at, 3),
+    line = common_keys(trace.at, _LOGGER.name, "INFO") | {
         "request_id": trace.context.request_id,
         "entrypoint": trace.context.entrypoint,
         "api": trace.context.api,

@@ -17,6 +17,7 @@ from serving.rpc.admission import AdmissionInterceptor
 from serving.rpc.drain import DrainInterceptor, Report
 from serving.rpc.health import Health
 from serving.rpc.late_handlers import LateHandlers
+from serving.rpc.malformed import MalformedRequests
 from serving.rpc.security import Access, Authentication
 from serving.rpc.server import listen, make_grpc_server
 from serving.server.ports import bound
@@ -50,7 +51,7 @@ class Listener:
         interceptors: list[grpc.ServerInterceptor] = [self.drain_interceptor]
         if not self.access.is_free:
             interceptors.append(Authentication(self.access, self._reject))
-        interceptors.append(self._admission)
+        interceptors += [self._admission, MalformedRequests(self._reject)]
         self._grpc = make_grpc_server(config, self.health, self.handlers, interceptors)
         self.port = listen(self._grpc, config, config.port, self.certificates)
         if config.rest_api_port:

@@ -12,7 +12,6 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from serving.common.logs import set_up
 from serving.config.server_config import ServerConfig
 from serving.server.signals import Signals
 
@@ -25,7 +24,7 @@ _UNUSED = ("h5py", "jax", "keras", "scipy")  # TensorFlow does without them
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def started(config: ServerConfig, log_format: str, signals: Signals) -> tuple[Server, int]:
+def started(config: ServerConfig, signals: Signals) -> tuple[Server, int]:
     """Starts a server, and returns it with its gRPC port once its models are loaded.
 
     Its ports answer meanwhile, even before TensorFlow is imported. Models must have an available
@@ -37,12 +36,10 @@ def started(config: ServerConfig, log_format: str, signals: Signals) -> tuple[Se
     """
     listening: list[Listener | Server] = []
     with signals.calling(functools.partial(_end_early, listening)):
-        return _started(config, log_format, listening)
+        return _started(config, listening)
 
 
-def _started(
-    config: ServerConfig, log_format: str, listening: list[Listener | Server]
-) -> tuple[Server, int]:
+def _started(config: ServerConfig, listening: list[Listener | Server]) -> tuple[Server, int]:
     from serving.server.listener import Listener
 
     listener = Listener(config)
@@ -50,7 +47,6 @@ def _started(
     import_tensorflow_quietly()
     from serving.server.server import create_server
 
-    set_up(log_format)
     gc.freeze()  # collections skip the 400,000 objects of the imports, which are never freed
     server, port = create_server(config, listener)
     listening[:] = [server]
@@ -80,6 +76,11 @@ def serve(server: Server, signals: Signals) -> None:
     _LOGGER.info("%s: draining for at most %g s", signal.Signals(first).name, grace)
     server.drain()
     _end()
+
+
+def silence_native_code() -> None:
+    """Disables all messages of gRPC's and TensorFlow's C++ code, which are no JSON."""
+    os.environ.update({"GRPC_VERBOSITY": "NONE", "TF_CPP_MIN_LOG_LEVEL": "3"})
 
 
 def silence_grpc() -> None:

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from grpc_health.v1 import health_pb2
 from tensorflow.core.framework import types_pb2
-from tensorflow_serving.apis import model_service_pb2, prediction_service_pb2
+from tensorflow_serving.apis import model_pb2, model_service_pb2, prediction_service_pb2
 
 from serving.client.connection import METHODS
 from serving.protos import scoring_pb2, scoring_pb2_grpc, tensorflow_serving_pb2
 from tests.serving.rank_messages import make_rank_request
-from tests.support.protos import PROTOS, ROOT, describe
+from tests.support.protos import PROTOS, ROOT, VENDORED, describe
 
 FOLDER = ROOT / "serving" / "protos"
 
@@ -41,14 +41,21 @@ def _lower_bound(name: str) -> tuple[int, ...]:
 
 def test_generated_code_is_current() -> None:
     """Messages, fields, numbers and types as protoc reads them now; else run `make protos`."""
-    described = describe().file
+    *described, vendored = describe().file
     assert [file.name for file in described] == list(PROTOS)
     for current in described:
-        committed = descriptor_pb2.FileDescriptorProto()
-        _module(current.name).DESCRIPTOR.CopyToProto(committed)
-        _drop_json_names(current)
-        _drop_json_names(committed)
-        assert committed == current
+        _require_equal(current, _module(current.name).DESCRIPTOR)
+    assert vendored.name == VENDORED
+    vendored.options.ClearField("go_package")  # TensorFlow Serving sets none
+    _require_equal(vendored, model_pb2.DESCRIPTOR)
+
+
+def _require_equal(current: descriptor_pb2.FileDescriptorProto, code: FileDescriptor) -> None:
+    committed = descriptor_pb2.FileDescriptorProto()
+    code.CopyToProto(committed)
+    _drop_json_names(current)
+    _drop_json_names(committed)
+    assert committed == current
 
 
 def _module(path: str) -> Any:

@@ -12,13 +12,13 @@ import tempfile
 from pathlib import Path
 
 from google.protobuf import descriptor_pb2
-from google.protobuf.descriptor import FileDescriptor
-from tensorflow_serving.apis import model_pb2
 
 ROOT = Path(__file__).parents[2]
 PROTOS = tuple(
     f"serving/protos/{name}.proto" for name in ("scoring", "server_config", "tensorflow_serving")
 )
+# Python's code for it is in TensorFlow Serving's package.
+VENDORED = "tensorflow_serving/apis/model.proto"
 
 
 def generate(folder: Path) -> None:
@@ -28,31 +28,20 @@ def generate(folder: Path) -> None:
 
 
 def describe() -> descriptor_pb2.FileDescriptorSet:
-    """The `.proto` files as descriptors."""
+    """The `.proto` files as descriptors, the vendored one last."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "described"
-        _protoc(f"--descriptor_set_out={file}")
-        return descriptor_pb2.FileDescriptorSet.FromString(file.read_bytes())
+        _protoc(f"--descriptor_set_out={file}", VENDORED)
+        found = descriptor_pb2.FileDescriptorSet.FromString(file.read_bytes())
+    found.file.sort(key=lambda file: file.name)
+    return found
 
 
 def _protoc(*arguments: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        known = Path(folder) / "known"
-        # TensorFlow Serving's package has the compiled messages, and not the files.
-        known.write_bytes(_with_imports(model_pb2.DESCRIPTOR).SerializeToString())
-        # In a process of its own: beside TensorFlow, which has a protobuf too, it crashes.
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={ROOT}"]
-        subprocess.run(
-            [*command, f"--descriptor_set_in={known}", *arguments, *PROTOS], check=True, cwd=ROOT
-        )
-
-
-def _with_imports(file: FileDescriptor) -> descriptor_pb2.FileDescriptorSet:
-    found = descriptor_pb2.FileDescriptorSet()
-    for dependency in file.dependencies:
-        found.file.extend(_with_imports(dependency).file)
-    file.CopyToProto(found.file.add())
-    return found
+    # In a process of its own: beside TensorFlow, which has a protobuf too, it crashes.
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={ROOT}"]
+    command.append(f"--proto_path={ROOT / 'serving' / 'protos'}")
+    subprocess.run([*command, *arguments, *PROTOS], check=True, cwd=ROOT)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def test_number_of_a_seed_is_always_the_same_request() -> None:
         (None, "INVALID_ARGUMENT", "Missing ModelSpec", True),
         (None, "UNKNOWN", "Exception calling application", False),
         (None, "INTERNAL", "ValueError: a", False),
-        (None, "INTERNAL", "Exception deserializing request!", False),  # b"" is a message
+        (None, "INTERNAL", "Malformed request: Error parsing", False),  # b"" is a message
         (None, "DEADLINE_EXCEEDED", "", False),
         (None, "INVALID_ARGUMENT", "TypeError: a", False),
         ({}, "400", "", True),
