@@ -26,7 +26,12 @@ from tests.docs.pages import DOCS, DOCUMENTS, PAGES, README, ROOT, SITE, Page
 from tests.support.architecture import FOLDER_ORDER
 
 OPTIONS = Page(DOCS / "serving/options.md")
-OPTIONS_OF_OTHERS = {"--models", "--help"}  # of benchmarks, and of click
+OPTIONS_OF_OTHERS = {
+    "--models",
+    "--help",
+    "--go_opt",
+    "--go-grpc_opt",
+}  # of benchmarks, click, protoc
 REQUIRED = "required"
 
 

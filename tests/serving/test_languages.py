@@ -83,6 +83,7 @@ def test_node_client_of_the_page(shared_address: str) -> None:
     np.testing.assert_allclose(answer["scores"]["click"]["values"], [19.0, 48.0])
 
 
+@pytest.mark.thorough
 def test_go_stubs_compile(tmp_path: Path) -> None:
     plugins = ("protoc-gen-go", "protoc-gen-go-grpc")
     _need("protoc", "go", *plugins, files=(GO_PATH / "src" / "google.golang.org" / "grpc",))
@@ -94,6 +95,7 @@ def test_go_stubs_compile(tmp_path: Path) -> None:
     _run("go", "build", "recsys_attn/scoring", **settings)
 
 
+@pytest.mark.thorough
 def test_java_stubs_compile(tmp_path: Path) -> None:
     _need("protoc", "javac", "grpc_java_plugin", files=JARS)
     plugin = f"--plugin=protoc-gen-grpc-java={shutil.which('grpc_java_plugin')}"
