@@ -16,6 +16,7 @@ from concurrent import futures
 from typing import TypeVar
 
 from serving.common.errors import DeadlineExceeded, ServingError, Unavailable
+from serving.common.priority import lower_priority
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -33,10 +34,14 @@ class SerialWorker:
         name: Name of the thread.
         helpers: Further threads, for the parts of one function (`each`). Defaults to 0; raise it
             to load several models at once.
+        has_low_priority: Whether requests go first. Defaults to no; set it for work that
+            computes beside them, outside of Python.
     """
 
-    def __init__(self, name: str, helpers: int = 0) -> None:
-        self._executor = futures.ThreadPoolExecutor(1, name)
+    def __init__(self, name: str, helpers: int = 0, has_low_priority: bool = False) -> None:
+        self._executor = futures.ThreadPoolExecutor(
+            1, name, initializer=lower_priority if has_low_priority else None
+        )
         self._helpers = futures.ThreadPoolExecutor(helpers, f"{name}-helper") if helpers else None
 
     def run(self, work: Callable[[], Result], timeout: float | None = None) -> Result:

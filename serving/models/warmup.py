@@ -13,6 +13,8 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from serving.common.errors import DataLoss, InvalidArgument, ServingError, Unimplemented
+from serving.common.priority import lower_priority
+from serving.config.server_config import CPUS
 from serving.encoding.codec import parse
 from serving.models.model import Model
 
@@ -25,7 +27,9 @@ _OP = re.compile(r"^\{\{.*?\}\} | \[Op:\w+\] name: ?$")  # TensorFlow's operatio
 Replay = Callable[[Any], object]
 
 
-def warm_up(model: Model, replay: Replay, iterations: int = 1, threads: int = 1) -> int:
+def warm_up(
+    model: Model, replay: Replay, iterations: int = 1, is_beside_requests: bool = True
+) -> int:
     """Runs every record of the version's warm-up file and returns their number.
 
     Args:
@@ -33,8 +37,8 @@ def warm_up(model: Model, replay: Replay, iterations: int = 1, threads: int = 1)
         replay: Answers a PredictRequest, ClassificationRequest, RegressionRequest or
             MultiInferenceRequest with the model.
         iterations: Runs of each record (`num_request_iterations`).
-        threads: Signatures that are warmed at the same time; more than 1 only while nothing else
-            serves.
+        is_beside_requests: Whether another version serves meanwhile. One thread of low priority
+            warms then; else all signatures are warmed at the same time.
 
     Raises:
         ServingError: A record is not a request, or its request fails.
@@ -59,9 +63,14 @@ def warm_up(model: Model, replay: Replay, iterations: int = 1, threads: int = 1)
             )
         with _located(count, file):
             request = _request(record)
-        group = _group(request) if threads > 1 else ""
+        group = "" if is_beside_requests else _group(request)
         groups.setdefault(group, []).append((count, request))
-    with futures.ThreadPoolExecutor(threads, "warm-up") as pool:
+    pool = (
+        futures.ThreadPoolExecutor(1, "warm-up", initializer=lower_priority)
+        if is_beside_requests
+        else futures.ThreadPoolExecutor(CPUS, "warm-up")
+    )
+    with pool:
         for done in [pool.submit(run, records) for records in groups.values()]:
             done.result()
     return count

@@ -17,11 +17,11 @@ from serving.batching.batched import Batched
 from serving.batching.chunking import Chunked
 from serving.batching.scheduler import BatchScheduler
 from serving.common.errors import InvalidArgument
+from serving.common.priority import has_low_priority
 from serving.common.request import Arrays, RequestContext
 from serving.common.request_trace import RequestTrace
 from serving.config.batching import BatchingParameters
 from serving.config.files import read_batching_parameters
-from serving.config.server_config import CPUS
 from serving.encoding.raw_values import missing_value
 from serving.inference.service import replay
 from serving.inference.user_states import UserStates
@@ -112,15 +112,14 @@ class Loader:
         if self._scheduler is not None and parameters is not None:
             size = parameters.execution_size
             splits = splits or parameters.enable_large_batch_splitting
-            signature.wrap(
-                functools.partial(
-                    Batched,
-                    signature,
-                    scheduler=self._scheduler,
-                    parameters=parameters,
-                    fill=missing_value if takes_missing else None,
-                )
+            batched = functools.partial(
+                Batched,
+                signature,
+                scheduler=self._scheduler,
+                parameters=parameters,
+                fill=missing_value if takes_missing else None,
             )
+            signature.wrap(functools.partial(_unless_low_priority, batched))
         if (splits and signature.is_batched) or signature.takes_examples_apart:
             signature.wrap(functools.partial(Chunked, signature, size=size))
 
@@ -140,9 +139,8 @@ class Loader:
                 rows.setdefault(trace.signature, trace.inputs)
 
         try:
-            # Beside another version all cores would delay its requests.
-            threads = 1 if self._newest else CPUS
-            count = warm_up(model, answer, self._options.warmup_iterations, threads)
+            is_beside_requests = bool(self._newest)
+            count = warm_up(model, answer, self._options.warmup_iterations, is_beside_requests)
             if parameters is not None:
                 _warm_sizes(model, rows, parameters.allowed_batch_sizes)
             succeeded = True
@@ -166,6 +164,18 @@ def _warm_sizes(model: Model, rows: Mapping[str, Arrays], sizes: Sequence[int]) 
                 outputs = tuple(signature.definition.outputs)
                 trace = RequestTrace(RequestContext("Predict", "WARMUP"))
                 signature.run(grown(one, size), outputs, trace)
+
+
+def _unless_low_priority(wrap: Callable[[Compute], Compute], compute: Compute) -> Compute:
+    """Leaves batches to requests: they have their threads, and a warm-up beside them its own."""
+    wrapped = wrap(compute)
+
+    def chosen(
+        inputs: Arrays, outputs: Sequence[str], trace: RequestTrace
+    ) -> dict[str, np.ndarray]:
+        return (compute if has_low_priority() else wrapped)(inputs, outputs, trace)
+
+    return chosen
 
 
 def _limited(compute: Compute, limit: int) -> Compute:

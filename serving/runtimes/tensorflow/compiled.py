@@ -70,7 +70,7 @@ class CompiledRuntime:
         self._has_failed = False
         self._shapes: dict[Sizes, _Shape] = {}
         self._lock = threading.Lock()  # guards `is_decided` of the shapes
-        self._background = SerialWorker("compile")
+        self._background = SerialWorker("compile", has_low_priority=True)
 
     def run(
         self, key: str, inputs: Arrays, outputs: Sequence[str], timeout: float | None

@@ -26,6 +26,7 @@ from serving.common.errors import (
     Unimplemented,
     from_code,
 )
+from serving.common.priority import has_low_priority
 from serving.common.request import LONGEST_SECONDS
 from serving.config.server_config import CPUS
 from serving.runtimes.tensorflow import private_api, saved_model
@@ -65,7 +66,8 @@ class TensorFlowSession:
             graph=self.graph, config=_config(meta, intra_op_threads, inter_op_threads)
         )
         self._endpoints: dict[str, Any] = {}
-        self._calls = _calls(meta, self.definitions) if saved_model.is_ours(path) else {}
+        self._is_ours = saved_model.is_ours(path)
+        self._calls = _calls(meta, self.definitions) if self._is_ours else {}
         self._places = _places(inter_op_threads)
         try:
             with _serving_errors(), self.graph.as_default():
@@ -98,7 +100,10 @@ class TensorFlowSession:
         timeout: float | None,
         in_own_thread: bool = False,
     ) -> dict[str, np.ndarray]:
-        """Returns outputs by name, as `Runtime` says; see `run_tensors` for `in_own_thread`."""
+        """Returns outputs by name, as `Runtime` says; see `run_tensors` for `in_own_thread`.
+
+        Exports of this project, whose computations are short, always run in the calling thread.
+        """
         definition = self.definitions[key]
         wanted = {name: definition.outputs[name].name for name in outputs}
         # TensorFlow prepares each new set of tensors for a third of a second, and a function
@@ -108,7 +113,7 @@ class TensorFlowSession:
             {definition.inputs[name].name: array for name, array in inputs.items()},
             fetched,
             timeout,
-            in_own_thread,
+            in_own_thread or self._is_ours,
         )
         return {name: found[tensor] for name, tensor in wanted.items()}
 
@@ -126,8 +131,10 @@ class TensorFlowSession:
             fetches: Tensor names by any key.
             timeout: Seconds that the computation may take; None for no limit.
             in_own_thread: Whether the calling thread computes, one operation after the other.
-                This is cheaper, but the timeout counts only until the computation starts.
+                This is cheaper, but the timeout counts only until the computation starts. A
+                thread of low priority always does: the thread pool has the priority of requests.
         """
+        in_own_thread = in_own_thread or has_low_priority()
         given = {self._endpoint(name): array for name, array in feeds.items()}
         wanted = [self._endpoint(name) for name in fetches.values() if name not in feeds]
         with contextlib.ExitStack() as stack:
@@ -225,6 +232,9 @@ def _places(inter_op_threads: int) -> threading.Semaphore:
 @contextlib.contextmanager
 def _place(places: threading.Semaphore, timeout: float | None) -> Iterator[float | None]:
     """Waits for a place, and yields the seconds that are left."""
+    if has_low_priority():  # the places are those of requests
+        yield timeout
+        return
     started = time.monotonic()
     if not places.acquire(timeout=None if timeout is None else max(timeout, 0.0)):
         raise DeadlineExceeded("The deadline passed before the computation began.")

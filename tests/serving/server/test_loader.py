@@ -11,6 +11,7 @@ import pytest
 from tensorflow_serving.apis import prediction_log_pb2
 
 from serving.common.errors import InvalidArgument, ServingError
+from serving.common.priority import has_low_priority
 from serving.config.batching import BatchingParameters
 from serving.inference.service import replay
 from serving.models.model import Model
@@ -71,6 +72,28 @@ def test_a_warmup_computes_every_allowed_size(
     write_warmup(base_path / "5", records=[log.SerializeToString()])
     Loader(LoadOptions(batching=SIZES))("tiny", 5, base_path / "5").close()
     assert computed == [4, 1, 4, 8], "two rows that were recorded, and then each size"
+
+
+def test_a_warmup_beside_requests_leaves_batches_to_them(
+    base_path: Path, computed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It computes in a thread of low priority: the first run of a signature takes long."""
+    low: list[bool] = []
+    run = _Watched.run
+
+    def watched(self: _Watched, *arguments: Any) -> dict[str, np.ndarray]:
+        low.append(has_low_priority())
+        return run(self, *arguments)
+
+    monkeypatch.setattr(_Watched, "run", watched)
+    write_warmup(base_path / "5", [predict()])
+    sizes = BatchingParameters(max_batch_size=4, allowed_batch_sizes=(4,))
+    loader = Loader(LoadOptions(batching=sizes))
+    first = loader("tiny", 5, base_path / "5")
+    second = loader("tiny", 6, base_path / "5")
+    assert (computed, low) == ([4, 4, 2, 4], [False, False, True, False])
+    for model in (first, second):
+        model.close()
 
 
 @pytest.mark.parametrize("times", [0, 1, 3])

@@ -16,6 +16,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
+from serving.common.background import SerialWorker
 from serving.common.errors import (
     DataLoss,
     DeadlineExceeded,
@@ -204,3 +205,38 @@ def test_callers_in_their_own_threads_are_limited(twofold: Path) -> None:
         assert session.run("double", values, ["doubled"], 5.0), "in a thread pool"
     np.testing.assert_array_equal(ask(timeout=5.0)["doubled"], [2, 4])
     session.close()
+
+
+def test_low_priority_needs_no_place_of_requests(twofold: Path) -> None:
+    """It computes in its own thread: those of the pool have the priority of requests."""
+    session = TensorFlowSession(twofold, inter_op_threads=3)
+    values = {"values": np.float32([1, 2])}
+    worker = SerialWorker("loading", has_low_priority=True)
+    with contextlib.ExitStack() as stack:
+        stack.callback(worker.stop)
+        stack.callback(session.close)
+        for _ in range(3):
+            stack.enter_context(session._places)
+        found = worker.run(lambda: session.run("double", values, ["doubled"], 5.0), 60.0)
+    np.testing.assert_array_equal(found["doubled"], [2, 4])
+
+
+@pytest.mark.parametrize("is_ours", [False, True])
+def test_an_export_computes_in_the_calling_thread(
+    twofold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_ours: bool
+) -> None:
+    """A small model spends most of its time on passing operations from thread to thread."""
+    shutil.copytree(twofold, tmp_path / "1")
+    if is_ours:
+        (tmp_path / "1/manifest.json").write_text("{}")
+    pools, run = list[int](), private_api.run
+
+    def seen(session: Any, given: Any, wanted: Any, options: Any) -> Any:
+        pools.append(0 if options is None else options.inter_op_thread_pool)
+        return run(session, given, wanted, options)
+
+    monkeypatch.setattr(private_api, "run", seen)
+    own = TensorFlowSession(tmp_path / "1")
+    own.run("serving_default", ROWS, ["click"], 5.0)
+    assert pools == [-1 if is_ours else 0]
+    own.close()
