@@ -178,9 +178,18 @@ class InferenceService:
     def status(
         self, request: get_model_status_pb2.GetModelStatusRequest
     ) -> get_model_status_pb2.GetModelStatusResponse:
-        """Returns the states of the versions of a model."""
+        """Returns the states of the versions of a model, or of the one that is named or labelled.
+
+        Raises:
+            NotFound: The model is unknown, or has no such version.
+            InvalidArgument: It has no such label.
+        """
         spec = _own_spec(request)
         name, version = spec.name, _version(spec)
+        if spec.HasField("version_label") and name in self._manager.models:
+            version = self._manager.models[name].labels.get(spec.version_label)
+            if version is None:
+                raise errors.unrecognized_label(spec.version_label)
         statuses = [
             status
             for status in self._manager.statuses(name)

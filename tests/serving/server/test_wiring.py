@@ -245,6 +245,32 @@ def test_an_option_has_its_effect(
     check(start(**options))
 
 
+def test_label_chooses_the_version_on_every_route(
+    start: Start, base_path: Path, threefold: Path
+) -> None:
+    install(threefold, base_path, 6)
+    running = start(model_config_file=MODELS % base_path, rest_api_port=free_port())
+    stable = "/v1/models/tiny/labels/stable"
+    row = {**ROW, "history": [""], "tags": [""]}
+    document = {"context": CONTEXT, "candidates": CANDIDATES}
+    examples = {"signature_name": "regress", "examples": [{"price": 1.5}]}
+    for path, body, field, expected in (
+        (stable, None, "model_version_status", "5"),
+        (f"{stable}/metadata", None, "model_spec", "5"),
+        (f"{stable}:predict", {"instances": [row]}, "predictions", 3.0),
+        (f"{stable}:rank", document, "version", 5),
+        (f"{stable}:regress", examples, "results", 3.0),
+    ):
+        status, text = running.ask(path, body)
+        assert (status, str(expected) in str(json.loads(text)[field])) == (200, True), text
+        status, text = running.ask(path.replace("stable", "old"), body)
+        assert (status, "Unrecognized servable version label: old" in text) == (400, True)
+    assert len(json.loads(running.ask("/v1/models/tiny")[1])["model_version_status"]) == 2
+    assert running.ask("/v1/models/none/labels/stable")[0] == 404
+    with running.client(label="stable") as client:
+        assert client.metadata().version == 5
+
+
 @pytest.mark.parametrize("iterations", [0, 1])
 def test_a_warm_up_that_fails_fails_the_version(
     start: Start, base_path: Path, iterations: int
