@@ -124,6 +124,8 @@ def _cast(
         return column
     if pa.types.is_floating(kind):
         check_finite(column, name, where, first_row)
+        if dtype == "int64":
+            _check_not_rounded(column, name, where, first_row)
     try:
         if dtype != "float32":
             return column.cast(arrow_type(dtype))
@@ -136,6 +138,20 @@ def _cast(
         ) from error
     check_finite(number, name, where, first_row, column)
     return number
+
+
+def _check_not_rounded(
+    column: pa.ChunkedArray, name: str, where: str, first_row: int | None
+) -> None:
+    """Raises an error for floats to which more than one integer is rounded."""
+    digits = 24 if pa.types.is_float32(column.type) else 53
+    index = pc.index(pc.less(pc.abs(column), 2.0**digits), False).as_py()
+    if index >= 0:
+        row = "" if first_row is None else f" in row {first_row + index}"
+        raise PipelineError(
+            f"{where}: column {name!r}: expected int64, received {column[index].as_py()}{row}, a "
+            f"{column.type} to which several integers are rounded; store the ids as integers."
+        )
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -223,8 +239,8 @@ def check_finite(
     row = "" if first_row is None else f" in row {first_row + index}"
     if wide is not None:
         raise PipelineError(
-            f"{where}: column {name!r}: {wide[index].as_py()}{row} does not fit float32; store a "
-            "smaller number, or null where a value is missing."
+            f"{where}: column {name!r}: expected float32, and {wide[index].as_py()}{row} does not "
+            "fit float32; store a smaller number, or null where a value is missing."
         )
     raise PipelineError(
         f"{where}: column {name!r}: expected finite numbers, received {column[index].as_py()}"

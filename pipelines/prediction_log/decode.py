@@ -17,7 +17,7 @@ from pipelines.storage.columns import arrow_type
 from recsys_attn.schema import Feature, Schema, Side, is_listed
 
 _EXAMPLES = ({"inputs"}, {"context", "examples"})  # inputs of the signatures that take them
-_KINDS = {"string": "OSU", "int64": "iu", "float32": "fiu"}
+_TEXTS = "OSU"  # kinds of dtypes
 _VALUES = {"string": "bytes_list", "int64": "int64_list", "float32": "float_list"}
 
 
@@ -144,20 +144,31 @@ def _from_arrays(
 
 
 def _column(feature: Feature, array: np.ndarray) -> pa.Array:
-    if array.dtype.kind not in _KINDS[feature.dtype]:
-        raise UnreadableCall(f"input {feature.name!r} is not of the type {feature.dtype}")
-    flat = array.reshape(-1)
+    flat = _in_dtype(feature, array.reshape(-1))
     if feature.dtype == "string":
         values = pa.array(map(_text, flat.tolist()), pa.string())
     elif feature.dtype == "int64":
-        values = pa.array(flat.astype("int64"), mask=flat == MISSING_INT)
+        values = pa.array(flat, mask=flat == MISSING_INT)
     else:
-        values = pa.array(flat.astype("float32"), from_pandas=True)  # NaN is missing
+        values = pa.array(flat, from_pandas=True)  # NaN is missing
     if not is_listed(feature):
         return values
     rows, width = array.shape
     offsets = pa.array(np.arange(rows + 1) * width, pa.int32())
     return pa.ListArray.from_arrays(offsets, values)
+
+
+def _in_dtype(feature: Feature, values: np.ndarray) -> np.ndarray:
+    """The values in the feature's type, as the server has made them of those of the request."""
+    from serving.encoding.array_values import Misfit, fitted
+
+    dtype = np.dtype({"string": object, "int64": "int64", "float32": "float32"}[feature.dtype])
+    if values.dtype == dtype or (feature.dtype == "string" and values.dtype.kind in _TEXTS):
+        return values  # older logs have bytes that are no text, and infinite numbers
+    try:
+        return fitted(values, dtype)
+    except Misfit:
+        raise UnreadableCall(f"input {feature.name!r} is not of the type {feature.dtype}") from None
 
 
 def _text(value: Any) -> str | None:
@@ -185,7 +196,7 @@ def _from_serialized(
 
 
 def _parsed(name: str, array: np.ndarray) -> list[Any]:
-    if array.dtype.kind not in _KINDS["string"]:
+    if array.dtype.kind not in _TEXTS:
         raise UnreadableCall(f"input {name!r} is not of the type string")
     try:
         return [tf.train.Example.FromString(content) for content in array.reshape(-1)]

@@ -107,6 +107,7 @@ def export_next_items(
         "signatures": described,
         "stateful": not reason,
         "state": {"reason": reason} if reason else state,
+        "scores_without_events": model.appends is not None,
         "parity": {"rows": len(raw[model.item]), "max_difference": worst},
         FILES: list_files(folder),
     }

@@ -1,12 +1,14 @@
 """Raw values as tf.train.Examples, for Classify and Regress.
 
-str and bytes become a bytes_list, integers an int64_list, floats a float_list; a list keeps all of
-its values. Absent values and None are not sent. No signature names the features that a model reads
-from an Example, so only the values themselves are checked.
+str and bytes become a bytes_list, integers and booleans an int64_list, other numbers a float_list;
+a list keeps all of its values. Absent values and None are not sent. No signature names the features
+that a model reads from an Example, so only the values themselves are checked; the server gives them
+the type of their feature.
 """
 
 from __future__ import annotations
 
+import decimal
 import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,13 +17,15 @@ import numpy as np
 
 from serving.common.errors import InvalidFeature
 from serving.encoding.features import Row, Rows, as_rows, check_rows
-from serving.encoding.raw_values import convert, shortened, wrong
+from serving.encoding.raw_values import convert, elements, shortened, wrong
 from serving.encoding.tables import Table, is_table
 from serving.protos import tensorflow_serving_pb2 as pb
 
 _BYTES, _INT64, _FLOAT = np.dtype(object), np.dtype(np.int64), np.dtype(np.float32)
-_KINDS = ((_BYTES, (str, bytes)), (_INT64, numbers.Integral), (_FLOAT, numbers.Real))
-_ANY = (str, bytes, numbers.Real)
+_INTEGERS = (numbers.Integral, np.bool_)
+_NUMBERS = (*_INTEGERS, numbers.Real, decimal.Decimal)
+_KINDS = ((_BYTES, (str, bytes)), (_INT64, _INTEGERS), (_FLOAT, _NUMBERS))
+_ANY = (str, bytes, *_NUMBERS)
 
 
 def encode_examples(rows: Rows, context: Row | Table | None = None) -> pb.Input:
@@ -60,7 +64,7 @@ def _example(row: Mapping[str, Any]) -> pb.Example:
 
 def _values(value: Any) -> list[Any]:
     if isinstance(value, np.ndarray) and value.ndim == 1:
-        value = value.tolist()
+        value = elements(value)
     if not isinstance(value, (list, tuple)):
         value = [value]
     return [entry for entry in value if entry is not None]
@@ -68,9 +72,9 @@ def _values(value: Any) -> list[Any]:
 
 def _dtype(name: str, values: list[Any]) -> np.dtype[Any]:
     for dtype, kinds in _KINDS:
-        if all(isinstance(v, kinds) and not isinstance(v, bool) for v in values):
+        if all(isinstance(v, kinds) for v in values):
             return dtype
-    odd = [v for v in values if isinstance(v, bool) or not isinstance(v, _ANY)]
+    odd = [v for v in values if not isinstance(v, _ANY)]
     raise wrong(
         name, "a string, an integer, a float or a list of one of them", (odd or [values])[0]
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 DEFAULT_SIGNATURE = "serving_default"
 RANK_SIGNATURE = "rank"
+NEXT_ITEMS_SIGNATURE = "next_items"
 EXPLAINED_SIGNATURE = "rank_explained"  # `rank`, with weights of events, fields, experts as outputs
 ATTENTION_PREFIX, GATE_PREFIX, FIELD_PREFIX = "attention/", "gate/", "field/"  # of these
 KNOWN_PREFIX = "known/"  # of the marks of events that the model knows, beside the attention

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from serving.common.errors import InvalidFeature
+from serving.encoding.array_values import Misfit, fitted
+from serving.encoding.raw_values import convert
 from serving.encoding.tables import Table
 
 _STRINGS = (
@@ -50,12 +52,21 @@ def entries(name: str, values: pa.Array, dtype: np.dtype[Any], missing: Any) -> 
     """Converts a column of single values to an array (len(values),)."""
     if pa.types.is_null(values.type):
         return np.full(len(values), missing, dtype)
-    if pa.types.is_dictionary(values.type):
+    if isinstance(values.type, pa.BaseExtensionType):
+        return entries(name, values.storage, dtype, missing)
+    if pa.types.is_run_end_encoded(values.type):
+        return entries(name, pc.run_end_decode(values), dtype, missing)
+    if pa.types.is_dictionary(values.type) and _is_any(values.type.value_type, _STRINGS):
         known = entries(name, values.dictionary, dtype, missing)
         # Null points behind the last entry, to the missing value.
         places = values.indices.cast(pa.int64()).fill_null(len(known)).to_numpy()
         return np.concatenate([known, np.full(1, missing, dtype)])[places]
-    return _READERS[dtype.kind](name, values, dtype, missing)
+    if pa.types.is_dictionary(values.type):
+        return entries(name, values.dictionary_decode(), dtype, missing)
+    try:
+        return _read(name, values, dtype, missing)
+    except Misfit as misfit:
+        raise InvalidFeature(f"Feature {name!r}: {misfit}") from None
 
 
 def lists(
@@ -88,43 +99,36 @@ def _is_any(kind: pa.DataType, tests: Iterable[Callable[[pa.DataType], bool]]) -
     return any(test(kind) for test in tests)
 
 
-def _strings(name: str, values: pa.Array, dtype: np.dtype[Any], missing: Any) -> np.ndarray:
-    if not _is_any(values.type, _STRINGS):
-        raise _wrong(name, "a string", values)
-    return values.cast(pa.large_binary()).fill_null(missing).to_numpy(zero_copy_only=False)
+def _read(name: str, values: pa.Array, dtype: np.dtype[Any], missing: Any) -> np.ndarray:
+    kind, expected = values.type, _EXPECTED[dtype.kind]
+    if dtype.kind == "O" and _is_any(kind, _STRINGS):
+        return values.cast(pa.large_binary()).fill_null(missing).to_numpy(zero_copy_only=False)
+    accepted = (_is_hash,) if dtype.kind == "O" else _NUMBERS
+    if not _is_any(kind, accepted):
+        raise _wrong(name, expected, values)
+    if pa.types.is_decimal(kind):
+        return np.array(convert(name, values.to_pylist(), dtype), dtype)
+    if not values.null_count:
+        return fitted(values.to_numpy(zero_copy_only=False), dtype)
+    absent = values.is_null().to_numpy(zero_copy_only=False)
+    filler = pa.scalar(0, pa.int8()).cast(values.type)
+    array = fitted(values.fill_null(filler).to_numpy(zero_copy_only=False), dtype)
+    array = array if array.flags.writeable else array.copy()
+    array[absent] = missing
+    return array
 
 
-def _integers(name: str, values: pa.Array, dtype: np.dtype[Any], missing: Any) -> np.ndarray:
-    if not pa.types.is_integer(values.type):
-        raise _wrong(name, "an integer", values)
-    limits = np.iinfo(dtype)
-    ends = pc.min_max(values).as_py()
-    for end in (ends["min"], ends["max"]):
-        if end is not None and not limits.min <= end <= limits.max:
-            raise InvalidFeature(
-                f"Feature {name!r}: expected an integer from {limits.min} to {limits.max}. "
-                f"Received: {end}"
-            )
-    values = values.cast(pa.from_numpy_dtype(dtype))
-    return (values.fill_null(int(missing)) if values.null_count else values).to_numpy()
+def _is_hash(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_uint64(kind))
 
 
-def _numbers(name: str, values: pa.Array, dtype: np.dtype[Any], missing: Any) -> np.ndarray:
-    if pa.types.is_integer(values.type):
-        values = values.cast(pa.float64(), safe=False)
-    if not pa.types.is_floating(values.type):
-        raise _wrong(name, "a number", values)
-    found = (values.fill_null(missing) if values.null_count else values).to_numpy()
-    too_large = np.abs(found) > np.finfo(dtype).max  # NaN is allowed: it means missing
-    if too_large.any():
-        raise InvalidFeature(
-            f"Feature {name!r}: expected a finite {dtype.name} number, or null for a "
-            f"missing value. Received: {found[too_large][0]}"
-        )
-    return found.astype(dtype, copy=False)
-
-
-_READERS = {"O": _strings, "i": _integers, "f": _numbers}
+_EXPECTED = {"O": "a string", "i": "an integer", "f": "a number"}
+_NUMBERS = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_boolean,
+    pa.types.is_decimal,
+)
 
 
 def _wrong(name: str, expected: str, values: pa.Array) -> InvalidFeature:

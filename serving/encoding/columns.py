@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from serving.common.errors import InvalidArgument
+from serving.encoding.array_values import Misfit, fitted
 from serving.encoding.features import TensorSpec
 from serving.encoding.raw_values import missing_value, takes_raw_values
 from serving.protos import scoring_pb2
@@ -80,7 +81,7 @@ class InputSpec(NamedTuple):
                 if self.listed
                 else self._single(column, values)
             )
-        except _Misfit as misfit:
+        except Misfit as misfit:
             raise InvalidArgument(f"Feature {self.name!r} of {where}: {misfit}") from None
 
     def _values(self, column: scoring_pb2.Column) -> np.ndarray:
@@ -88,33 +89,41 @@ class InputSpec(NamedTuple):
         sent = getattr(column, kind).values if kind else ()
         missing = np.array(column.missing, np.int64)
         if ((missing < 0) | (missing >= len(sent))).any():
-            raise _Misfit(
+            raise Misfit(
                 f"`missing` must be places in the {len(sent)} values that were sent. "
                 f"Received: {missing.min()} to {missing.max()}"
             )
-        if kind not in _TAKES[self.dtype.kind]:
+        are_whole = self.dtype.kind == "i" and kind == "floats"  # or rejected below
+        if kind not in _TAKES[self.dtype.kind] and not are_whole:
             if len(np.unique(missing)) < len(sent):
-                raise _Misfit(f"expected {' or '.join(_TAKES[self.dtype.kind])}. Received: {kind}")
+                raise Misfit(f"expected {' or '.join(_TAKES[self.dtype.kind])}. Received: {kind}")
             return np.full(len(sent), self.missing, self.dtype)
-        values = self._converted(kind, sent)
+        values = self._converted(kind, sent, missing)
         values[missing] = self.missing
         return values
 
-    def _converted(self, kind: str, sent: Any) -> np.ndarray:
+    def _converted(self, kind: str, sent: Any, missing: np.ndarray) -> np.ndarray:
         if self.dtype.kind == "O":
             texts = [text.encode() for text in sent] if kind == "strings" else list(sent)
             return np.array(texts, object)
         given = np.array(sent, np.int64 if kind == "ints" else np.float32)
+        given[missing] = 0  # anything may stand there
+        if self.dtype.kind == "i" and kind == "floats":
+            try:
+                return fitted(given, self.dtype)
+            except Misfit as misfit:
+                raise Misfit(f"expected ints. Received: floats, {misfit}") from None
+        wide = given.astype(np.float64) if self.dtype.kind == "f" and kind == "ints" else given
         with np.errstate(over="ignore"):
-            values = given.astype(self.dtype)
+            values = wide.astype(self.dtype)
         fits = values == given if self.dtype.kind == "i" else np.isinf(values) == np.isinf(given)
         if not fits.all():
-            raise _Misfit(f"{given[~fits][0]} is outside {self.dtype.name}")
+            raise Misfit(f"{given[~fits][0]} is outside {self.dtype.name}")
         return values
 
     def _single(self, column: scoring_pb2.Column, values: np.ndarray) -> np.ndarray:
         if column.lengths:
-            raise _Misfit("it takes one value for each row. Received: lists (`lengths`)")
+            raise Misfit("it takes one value for each row. Received: lists (`lengths`)")
         return values
 
     def _lists(self, column: scoring_pb2.Column, values: np.ndarray, one_row: bool) -> np.ndarray:
@@ -124,10 +133,10 @@ class InputSpec(NamedTuple):
             lengths = self._lengths(column, len(values), one_row)
         longest = int(lengths.max(initial=0))
         if self.width is not None and longest > self.width:
-            raise _Misfit(f"a list has at most {self.width} values. Received: {longest}")
+            raise Misfit(f"a list has at most {self.width} values. Received: {longest}")
         shape = (len(lengths), max(longest, 1) if self.width is None else self.width)
         if shape[0] * shape[1] > max(MAX_PADDED_ELEMENTS, len(values)):
-            raise _Misfit(
+            raise Misfit(
                 f"{shape[0]} lists of up to {shape[1]} values are too many to be padded to one "
                 f"length ({MAX_PADDED_ELEMENTS} in all). Send fewer candidates at once"
             )
@@ -138,20 +147,16 @@ class InputSpec(NamedTuple):
     def _lengths(self, column: scoring_pb2.Column, count: int, one_row: bool) -> np.ndarray:
         lengths = np.array(column.lengths, np.int64)
         if (lengths < 0).any():
-            raise _Misfit(f"`lengths` must not be negative. Received: {lengths.min()}")
+            raise Misfit(f"`lengths` must not be negative. Received: {lengths.min()}")
         if not len(lengths):
             if one_row:
                 return np.array([count])
             if self.width and count % self.width == 0:
                 return np.full(count // self.width, self.width)
-            raise _Misfit(
+            raise Misfit(
                 "it takes a list for each candidate; in gRPC all values, and the `lengths` of the "
                 "lists. Received: single values"
             )
         if lengths.sum() != count:
-            raise _Misfit(f"`lengths` add up to {lengths.sum()}, and {count} values were sent")
+            raise Misfit(f"`lengths` add up to {lengths.sum()}, and {count} values were sent")
         return lengths
-
-
-class _Misfit(Exception):
-    """The reason why a column does not fit; its caller adds the feature's name."""

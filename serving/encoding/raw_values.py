@@ -1,7 +1,11 @@
-"""Conversion of raw Python values to the type of their feature."""
+"""Conversion of raw Python values to the type of their feature.
+
+The rule, which files and every transport share, is the table of `docs/reference/value-types.md`.
+"""
 
 from __future__ import annotations
 
+import decimal
 import functools
 import numbers
 from collections.abc import Callable, Iterable, Sequence
@@ -37,10 +41,16 @@ def as_list(name: str, value: Any, kind: str) -> Sequence[Any]:
     if value is None:
         return ()
     if isinstance(value, np.ndarray) and value.ndim == 1:
-        return value.tolist()
+        return elements(value)
     if not isinstance(value, (list, tuple)):
         raise wrong(name, f"a list of {kind} values", value)
     return value
+
+
+def elements(array: np.ndarray) -> list[Any]:
+    """Returns the values of an array, whose type still says whether they are times or hashes."""
+    found: list[Any] = list(array) if array.dtype.kind in "mMu" else array.tolist()
+    return found
 
 
 @functools.cache
@@ -51,9 +61,45 @@ def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
     return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
 
 
+def exact_limit(dtype: np.dtype[Any]) -> int:
+    """Returns the largest integer to which floats of a dtype round no other one."""
+    return int(2 ** (np.finfo(dtype).nmant + 1)) - 1
+
+
+def whole(value: Any) -> int | None:
+    """Returns a boolean or a whole number as an integer; None for NaN.
+
+    Raises:
+        ValueError: The number has a fraction, or is a float so large that it may be rounded.
+        TypeError: The value is no number.
+    """
+    if isinstance(value, numbers.Integral | bool | np.bool_) and not _is_time(value):
+        return int(value)
+    if not isinstance(value, numbers.Real | decimal.Decimal) or _is_time(value):
+        raise TypeError
+    if value != value:
+        return None
+    if isinstance(value, float | np.floating) and abs(value) > _exact(type(value)):
+        raise ValueError
+    if not np.isfinite(float(value)) or value != int(value):
+        raise ValueError
+    return int(value)
+
+
+@functools.cache
+def _exact(kind: type) -> int:
+    return exact_limit(np.dtype(kind))
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, np.timedelta64)  # an integer to NumPy
+
+
 def _string(name: str, value: Any, dtype: np.dtype[Any]) -> bytes:
     if isinstance(value, bytes):
         return value
+    if isinstance(value, np.uint64):  # a hash
+        return str(int(value)).encode()
     if not isinstance(value, str):
         raise wrong(name, "a string", value)
     try:
@@ -63,21 +109,31 @@ def _string(name: str, value: Any, dtype: np.dtype[Any]) -> bytes:
 
 
 def _integer(name: str, value: Any, dtype: np.dtype[Any]) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise wrong(name, "an integer", value)
-    number, (lowest, highest) = int(value), _limits(dtype)
+    number = value
+    if type(value) is not int:
+        try:
+            number = whole(value)
+        except (TypeError, ValueError, ArithmeticError):
+            raise wrong(name, "an integer", value) from None
+        if number is None:
+            return int(missing_value(dtype))
+    lowest, highest = _limits(dtype)
     if not lowest <= number <= highest:
         raise InvalidFeature(
             f"Feature {name!r}: expected an integer from {lowest} to {highest}. "
             f"Received: {shortened(number)}"
         )
-    return number
+    return int(number)
 
 
 def _number(name: str, value: Any, dtype: np.dtype[Any]) -> float:
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not is_number:
-        raise wrong(name, "a number", value)
+    if type(value) is not float:
+        if isinstance(value, decimal.Decimal):
+            value = np.nan if value.is_nan() else float(value)
+        if not isinstance(value, numbers.Real | np.bool_) or _is_time(value):
+            raise wrong(name, "a number", value)
+        if isinstance(value, np.generic):
+            value = value.item()  # NumPy would compare in its own, smaller dtype
     # A number that is too large for the dtype would become infinite. NaN is allowed.
     if abs(value) > _limits(dtype)[1]:
         raise InvalidFeature(

@@ -2,12 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from tensorflow_serving.apis import input_pb2
 
-from serving.common.errors import empty_input
+from serving.common.errors import InvalidArgument, empty_input
+from serving.encoding.array_values import Misfit, fitted
+from serving.encoding.features import TensorSpec
+from serving.encoding.raw_values import takes_raw_values
+
+_LISTS = {"O": "bytes_list", "i": "int64_list", "f": "float_list"}  # by the kind of a dtype
+_DTYPES = {"bytes_list": object, "int64_list": np.int64, "float_list": np.float32}
+
+
+def fit_examples(examples: input_pb2.Input, features: Mapping[str, TensorSpec]) -> None:
+    """Changes values of another type to that of their feature, in place.
+
+    Args:
+        examples: The Examples of the request.
+        features: The features of the model; others are left as they are.
+
+    Raises:
+        InvalidArgument: A feature does not hold its values; the message names it.
+    """
+    shared = examples.example_list_with_context
+    rows: list[Iterable[Any]] = [examples.example_list.examples, shared.examples]
+    if examples.WhichOneof("kind") == "example_list_with_context":
+        rows.append([shared.context])
+    dtypes = {
+        name: spec.numpy_dtype
+        for name, spec in features.items()
+        if takes_raw_values(spec.numpy_dtype)
+    }
+    sent: dict[str, list[Any]] = {}  # of the feature's type
+    for example in (one for part in rows for one in part):
+        for name, feature in example.features.feature.items():
+            kind, dtype = feature.WhichOneof("kind"), dtypes.get(name)
+            if kind is None or dtype is None:
+                continue
+            if kind == _LISTS[dtype.kind]:
+                sent.setdefault(name, []).extend(getattr(feature, kind).value)
+                continue
+            found = _fitted(name, getattr(feature, kind).value, kind, dtype).tolist()
+            feature.Clear()
+            getattr(feature, _LISTS[dtype.kind]).value.extend(found)
+    for name, values in sent.items():
+        _fitted(name, values, _LISTS[dtypes[name].kind], dtypes[name])
+
+
+def _fitted(name: str, sent: Sequence[Any], kind: str, dtype: np.dtype[Any]) -> np.ndarray:
+    values = np.empty(len(sent), _DTYPES[kind])
+    values[:] = sent
+    try:
+        return fitted(values, dtype)
+    except Misfit as misfit:
+        raise InvalidArgument(f"Feature {name!r}: {misfit}") from None
 
 
 def serialized(examples: input_pb2.Input) -> np.ndarray:

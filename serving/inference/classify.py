@@ -17,7 +17,7 @@ from tensorflow_serving.apis import (
 from serving.common import errors
 from serving.common.request import InferenceRequest
 from serving.common.signatures import DEFAULT_SIGNATURE, WITH_CONTEXT
-from serving.encoding.tf_examples import serialized, shared_context
+from serving.encoding.tf_examples import fit_examples, serialized, shared_context
 from serving.inference.plan import Plan, Results, ref_to, write_spec
 from serving.models.model import Model
 from serving.models.signature import Signature
@@ -141,6 +141,8 @@ def _request(
     model: Model, signature: Signature, examples: input_pb2.Input, outputs: tuple[str, ...]
 ) -> tuple[InferenceRequest, int]:
     """Makes the request for a signature of Examples; returns their number too."""
+    if model.takes_missing:
+        fit_examples(examples, model.features)
     apart = model.signatures.get(signature.key + WITH_CONTEXT)
     shared = None if apart is None else shared_context(examples, model.context_names)
     if apart is not None and shared is not None:

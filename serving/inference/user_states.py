@@ -23,7 +23,8 @@ from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving.common.request import Arrays
 from serving.common.request_trace import RequestTrace
-from serving.common.signatures import DEFAULT_SIGNATURE, RANK_SIGNATURE
+from serving.common.signatures import DEFAULT_SIGNATURE, NEXT_ITEMS_SIGNATURE, RANK_SIGNATURE
+from serving.encoding.array_values import is_present
 from serving.encoding.raw_values import missing_value
 from serving.models.model import Model
 from serving.models.signature import Compute, Signature
@@ -32,11 +33,10 @@ from serving.runtimes.tensorflow.saved_model import MANIFEST, is_ours
 _LOGGER = logging.getLogger(__name__)
 USER = "user"
 _START, _STEP, _STATE, _EXCLUDE = "start", "step", "state", "exclude"
-_NEXT_ITEMS = "next_items"
 # The signatures that take a user, and those that go on from a state.
 _FROM_STATE = {
     DEFAULT_SIGNATURE: "next_items_from_state",
-    _NEXT_ITEMS: "next_items_from_state",
+    NEXT_ITEMS_SIGNATURE: "next_items_from_state",
     RANK_SIGNATURE: "rank_from_state",
 }
 
@@ -216,16 +216,9 @@ class _WithStates:
 
 def _counts(events: Arrays) -> np.ndarray:
     """Returns the numbers of events `(B,)` without the padding behind the last."""
-    there = np.any([_is_there(array) for array in events.values()], axis=0)
+    there = np.any([is_present(array) for array in events.values()], axis=0)
     places = np.arange(1, there.shape[1] + 1)
     found: np.ndarray = (there * places).max(axis=1, initial=0)
-    return found
-
-
-def _is_there(array: np.ndarray) -> np.ndarray:
-    found: np.ndarray = (
-        ~np.isnan(array) if array.dtype.kind == "f" else array != missing_value(array.dtype)
-    )
     return found
 
 

@@ -12,6 +12,7 @@ from serving.common.errors import signature_not_found
 from serving.common.request import Arrays, InferenceRequest
 from serving.common.request_trace import RequestTrace
 from serving.common.signatures import DEFAULT_SIGNATURE, EXPLAINED_SIGNATURE, RANK_SIGNATURE
+from serving.models.events import NeededEvents
 from serving.models.signature import Compute, Signature
 from serving.runtimes.base import Runtime
 from serving.runtimes.tensorflow.compiled import CompiledRuntime
@@ -28,7 +29,9 @@ class Model:
         runtime: Computes; the model closes it.
 
     Attributes:
-        takes_missing: Whether it has missing values, as exports of this project have.
+        takes_missing: Whether it has missing values, and takes values of other types that fit, as
+            exports of this project do.
+        features: The inputs of rows, of candidates and of their context.
     """
 
     def __init__(self, name: str, version: int, path: Path, runtime: Runtime) -> None:
@@ -46,6 +49,12 @@ class Model:
         for key in (RANK_SIGNATURE, EXPLAINED_SIGNATURE):
             if rows is not None and key in self._signatures:
                 self._signatures[key].share_candidates(rows)
+        self._events = NeededEvents(self._signatures, path) if self.takes_missing else None
+        known = [s for k, s in self._signatures.items() if k in (RANK_SIGNATURE, DEFAULT_SIGNATURE)]
+        self.features = {name: spec for one in known for name, spec in one.input_specs.items()}
+        for signature in self._signatures.values():
+            if self.takes_missing and not signature.takes_examples:
+                signature.take_raw_values(self.features)
 
     def compute(self, request: InferenceRequest, trace: RequestTrace) -> dict[str, np.ndarray]:
         """Returns the outputs of a request by name; the trace receives what is computed.
@@ -53,7 +62,10 @@ class Model:
         Raises:
             ServingError: The request does not fit the signature, or the computation failed.
         """
-        return self.signature(request.signature).run(request.inputs, request.outputs, trace)
+        signature = self.signature(request.signature)
+        if self._events is not None:
+            self._events.check(request.signature, request.inputs)
+        return signature.run(request.inputs, request.outputs, trace)
 
     def signature(self, key: str) -> Signature:
         """The signature of this name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -12,8 +12,10 @@ from serving.common import errors
 from serving.common.request import Arrays
 from serving.common.request_trace import RequestTrace
 from serving.common.signatures import WITH_CONTEXT
+from serving.encoding.array_values import Misfit, fitted
 from serving.encoding.codec import decode
 from serving.encoding.features import TensorSpec, is_of_candidates
+from serving.encoding.raw_values import takes_raw_values
 
 # Arrays by input name, the names of the outputs, the trace -> arrays by output name.
 Compute = Callable[[Arrays, Sequence[str], RequestTrace], dict[str, np.ndarray]]
@@ -41,6 +43,7 @@ class Signature:
         self.output_specs = _specs(definition.outputs)
         self.candidate_names: frozenset[str] = frozenset()
         self.optional: frozenset[str] = frozenset()  # of `add_optional`
+        self._raw: frozenset[str] = frozenset()
         self._defaults = {name: decode(name, proto) for name, proto in definition.defaults.items()}
         self._required = set(definition.inputs) - set(self._defaults)
         self._quantized = {
@@ -70,6 +73,19 @@ class Signature:
             name
             for name, spec in self.input_specs.items()
             if is_of_candidates(spec, rows.input_specs.get(name))
+        )
+
+    @property
+    def takes_examples(self) -> bool:
+        """Whether its inputs are serialized Examples."""
+        return self.takes_examples_apart or set(self.input_specs) == {"inputs"}
+
+    def take_raw_values(self, names: Collection[str]) -> None:
+        """Takes values of other dtypes for these features, if their own dtype holds them."""
+        self._raw = frozenset(
+            name
+            for name, spec in self.input_specs.items()
+            if name in names and takes_raw_values(spec.numpy_dtype)
         )
 
     def add_optional(self, name: str, info: meta_graph_pb2.TensorInfo) -> None:
@@ -134,6 +150,8 @@ class Signature:
         self.check_names(inputs)
         inputs = {**self._defaults, **inputs}
         for name, array in inputs.items():
+            if name in self._raw:
+                inputs[name] = array = self._raw_values(name, array)
             self._check(name, array)
         if self.is_batched:
             _check_same(inputs, 0, "batch size (first dimension)")
@@ -155,6 +173,15 @@ class Signature:
             return rows, rows * candidates
         rows = max([len(array) for array in inputs.values() if array.ndim], default=1)
         return rows, rows
+
+    def _raw_values(self, name: str, array: np.ndarray) -> np.ndarray:
+        dtype = self.input_specs[name].numpy_dtype
+        if dtype is None:
+            return array
+        try:
+            return fitted(array, dtype)
+        except Misfit as misfit:
+            raise errors.InvalidArgument(f"input {name}: {misfit}") from None
 
     def _check(self, name: str, array: np.ndarray) -> None:
         spec = self.input_specs[name]

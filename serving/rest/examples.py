@@ -91,11 +91,15 @@ def _converted(name: str, value: Any) -> tuple[str, Any]:
     if isinstance(value, float):
         if np.isfinite(value) and abs(value) > _FLOAT_MAX:
             raise InvalidArgument(
-                f"Cannot convert JSON value: {shown(value)} to float without loss of precision."
+                f"Cannot convert JSON value: {shown(value)} to float without loss of precision. "
+                f"Expected a number that float32 holds. Feature: {name}"
             )
         return "float_list", value
     if isinstance(value, dict) and set(value) == {"b64"}:
-        return "bytes_list", from_base64(value)
+        try:
+            return "bytes_list", from_base64(value)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{error}. Feature: {name}") from None
     raise InvalidArgument(
         f"Feature: {name} has element with unexpected JSON type: {kind_of(value)}"
     )

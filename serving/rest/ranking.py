@@ -11,12 +11,12 @@ from tensorflow_serving.apis import model_pb2
 from serving.common.errors import InvalidArgument
 from serving.encoding.documents import RankDocument
 from serving.encoding.features import Row
-from serving.encoding.raw_values import shortened
+from serving.encoding.raw_values import shortened, whole
 from serving.protos import scoring_pb2
 from serving.rest.tensors import from_base64, numbers
 
 _SOURCE = "The body"
-_EXPECTED = "a string, a number, null, or a list of them"
+_EXPECTED = "a string, a number, a boolean, null, or a list of them"
 _INT64 = np.iinfo(np.int64)
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 # Kinds of values in JSON, with the field of a column and a value that stands for a missing one.
@@ -92,6 +92,9 @@ def _fill(column: scoring_pb2.Column, name: str, where: str, rows: list[Any]) ->
         values = [value for row in rows for value in row or ()]
     values = [_decoded(name, where, value) for value in values]
     kind = _kind(name, where, values)
+    if kind is float:  # a column of floats has float32, which skips most large integers
+        values = _without_fractions(values)
+        kind = float if any(isinstance(value, float) for value in values) else int
     field, absent = _FIELDS[kind]
     column.missing.extend(place for place, value in enumerate(values) if value is None)
     sent = [absent if value is None else value for value in values]
@@ -100,10 +103,19 @@ def _fill(column: scoring_pb2.Column, name: str, where: str, rows: list[Any]) ->
     getattr(column, field).values.extend(sent)
 
 
+def _without_fractions(values: list[Any]) -> list[Any]:
+    """Returns numbers as integers, with None for NaN, if all are whole; else as they are."""
+    try:
+        found = [None if value is None else whole(value) for value in values]
+    except ValueError:
+        return values
+    return found if any(value is not None for value in found) else values
+
+
 def _decoded(name: str, where: str, value: Any) -> Any:
-    """A value, or the bytes of `{"b64": "..."}`, as in `:predict`."""
+    """A value, the bytes of `{"b64": "..."}`, as in `:predict`, or a boolean as a number."""
     if not isinstance(value, dict):
-        return value
+        return int(value) if isinstance(value, bool) else value
     try:
         return from_base64(value)
     except InvalidArgument as error:

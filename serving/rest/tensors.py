@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import json
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -12,13 +14,15 @@ import numpy as np
 
 from serving.common.errors import InvalidArgument, Unimplemented
 from serving.common.request import Arrays
+from serving.encoding.array_values import Misfit
 from serving.encoding.codec import MAX_RANK, plain_dtype
 from serving.encoding.features import TensorSpec
-from serving.encoding.raw_values import missing_value, takes_raw_values
+from serving.encoding.raw_values import exact_limit, missing_value, takes_raw_values, whole
 from serving.rest.nulls import filled_up, has_null
 
 Inputs = Mapping[str, TensorSpec]
 _SHOWN = 200  # characters of a value in an error
+_EXACT = {"O": str, "i": int, "f": float}  # types of JSON by the kind of a dtype
 
 
 def shown(value: Any) -> str:
@@ -45,7 +49,8 @@ def read_inputs(
     Args:
         document: `{"instances": [...]}` or `{"inputs": ...}`.
         declared: The signature's inputs.
-        takes_missing: Whether the model has missing values, for which null stands.
+        takes_missing: Whether the model has missing values, for which null stands, and takes
+            values of other types that fit.
         optional: The inputs that may be left out, in `instances` of all rows.
 
     Raises:
@@ -139,7 +144,9 @@ def _columns_of_rows(document: Mapping[str, Any], declared: Inputs) -> dict[str,
         if set(row) != set(declared):
             raise InvalidArgument(
                 f"Failed to process element: {i} of 'instances' list. JSON object: {shown(row)} "
-                f"keys must be equal to: {','.join(sorted(declared))}"
+                f"keys must be equal to: {','.join(sorted(declared))}. "
+                f"Missing: {','.join(sorted(declared.keys() - row.keys())) or 'none'}. "
+                f"Unknown: {','.join(sorted(row.keys() - declared.keys())) or 'none'}"
             )
     return {name: [row[name] for row in rows] for name in declared}
 
@@ -163,13 +170,20 @@ def _is_object(value: Any) -> bool:
 
 
 def _array(name: str, value: Any, spec: TensorSpec, takes_missing: bool) -> np.ndarray:
+    try:
+        return _converted(name, value, spec, takes_missing)
+    except Misfit as misfit:
+        raise InvalidArgument(f"{misfit}. Received in {name!r}") from None
+
+
+def _converted(name: str, value: Any, spec: TensorSpec, takes_missing: bool) -> np.ndarray:
     dtype = spec.numpy_dtype
+    by_rule = takes_missing and takes_raw_values(dtype)
     if has_null(value):
-        if not (takes_missing and takes_raw_values(dtype)):
-            raise InvalidArgument(
+        if not by_rule:
+            raise Misfit(
                 f"JSON Value: null Type: Null is not of expected type: {spec.dtype}. Null "
-                "is a missing value, and this model has none: only exports of this project do. "
-                f"Received in {name!r}"
+                "is a missing value, and this model has none: only exports of this project do"
             )
         value = filled_up(name, value, spec)
     shape: list[int] = []
@@ -178,48 +192,59 @@ def _array(name: str, value: Any, spec: TensorSpec, takes_missing: bool) -> np.n
         shape.append(len(inner))
         inner = inner[0] if inner else None
     if len(shape) > MAX_RANK:
-        raise InvalidArgument(f"A tensor has at most {MAX_RANK} axes. Received: {len(shape)}")
+        raise Misfit(f"A tensor has at most {MAX_RANK} axes. Received: {len(shape)}")
     leaves: list[Any] = []
     _collect(value, tuple(shape), 0, leaves)
     if dtype is None or dtype.kind == "c" or dtype.isbuiltin != 1:
         raise Unimplemented(f"Conversion of JSON Value: {shown(value)} to type: {spec.dtype}")
+    if by_rule and set(map(type, leaves)) != {_EXACT[dtype.kind]}:
+        missing = missing_value(dtype)
+        leaves = [missing if leaf is None else _fitting(leaf, dtype, missing) for leaf in leaves]
     array = np.empty(len(leaves), dtype)
-    array[:] = [
-        missing_value(dtype) if leaf is None else _converted(leaf, dtype, spec.dtype)
-        for leaf in leaves
-    ]
+    array[:] = [_checked(leaf, dtype, spec.dtype) for leaf in leaves]
     return array.reshape(shape)
+
+
+def _fitting(leaf: Any, dtype: np.dtype[Any], missing: Any) -> Any:
+    """Returns a value in the type of its feature, if that holds it, by the rule of all values."""
+    if dtype.kind == "O" or type(leaf) not in (bool, int, float):
+        return leaf
+    try:
+        if dtype.kind == "f":
+            return float(leaf)
+        found = whole(leaf)
+    except (ValueError, OverflowError):
+        return leaf
+    return missing if found is None else found
 
 
 def _collect(value: Any, shape: tuple[int, ...], level: int, leaves: list[Any]) -> None:
     """Appends the values of nested lists, which must all have the shape of the first ones."""
     if not isinstance(value, list):
         if level != len(shape):
-            raise InvalidArgument(
+            raise Misfit(
                 f"JSON Value: {shown(value)} found at incorrect level: {level + 1} in the JSON "
                 f"DOM. Expected at level: {len(shape)}"
             )
         leaves.append(value)
         return
     if level >= len(shape):
-        raise InvalidArgument(
-            f"Encountered list at unexpected level: {level} expected < {len(shape)}"
-        )
+        raise Misfit(f"Encountered list at unexpected level: {level} expected < {len(shape)}")
     if len(value) != shape[level]:
-        raise InvalidArgument(
+        raise Misfit(
             f"Encountered list at unexpected size: {len(value)} at level: {level} expected size: "
-            f"{shape[level]}"
+            f"{shape[level]}. All lists of a request must be equally long"
         )
     for one in value:
         _collect(one, shape, level + 1, leaves)
 
 
-def _converted(value: Any, dtype: np.dtype[Any], expected: str) -> Any:
+def _checked(value: Any, dtype: np.dtype[Any], expected: str) -> Any:
     if dtype.kind == "O":
         if isinstance(value, dict):
-            return from_base64(value)
-        if isinstance(value, str):
-            return value.encode()
+            return _from_base64(value)
+        if isinstance(value, (str, bytes)):  # bytes are the missing value
+            return value.encode() if isinstance(value, str) else value
     elif dtype.kind == "b":
         if isinstance(value, bool):
             return value
@@ -229,24 +254,35 @@ def _converted(value: Any, dtype: np.dtype[Any], expected: str) -> Any:
         if isinstance(value, (int, float)):
             return _float(value, dtype)
     elif isinstance(value, int):
-        limits = np.iinfo(dtype)
-        if limits.min <= value <= limits.max:
+        lowest, highest = _limits(dtype)
+        if lowest <= value <= highest:
             return value
-    raise InvalidArgument(
+    raise Misfit(
         f"JSON Value: {shown(value)} Type: {kind_of(value)} is not of expected type: {expected}"
     )
 
 
+def _from_base64(value: Mapping[str, Any]) -> bytes:
+    try:
+        return from_base64(value)
+    except InvalidArgument as error:
+        raise Misfit(str(error)) from None
+
+
+@functools.cache
+def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """Returns the smallest and the largest number of a dtype."""
+    found = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype)
+    return np.asarray(found.min).item(), np.asarray(found.max).item()
+
+
 def _float(value: float, dtype: np.dtype[Any]) -> float:
-    limits = np.finfo(dtype)
-    whole = 2 ** (limits.nmant + 1) - 1  # the largest number below which all integers are exact
-    finite = isinstance(value, int) or np.isfinite(value)
-    if (isinstance(value, int) and abs(value) > whole) or (
-        finite and abs(value) > float(limits.max)
-    ):
+    too_large = abs(value) > _limits(dtype)[1] and (isinstance(value, int) or math.isfinite(value))
+    if too_large or (isinstance(value, int) and abs(value) > exact_limit(dtype)):
         kind = "double" if dtype == np.float64 else "float"
-        raise InvalidArgument(
-            f"Cannot convert JSON value: {shown(value)} to {kind} without loss of precision."
+        raise Misfit(
+            f"Cannot convert JSON value: {shown(value)} to {kind} without loss of precision. "
+            f"Expected a number that {dtype.name} holds"
         )
     return value
 

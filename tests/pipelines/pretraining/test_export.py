@@ -14,6 +14,10 @@ from pipelines.features import FittedFeatures
 from recsys_attn.models import SEQUENCE_MODELS, get_sequence_model, sasrec
 from recsys_attn.models.sequence_model import SequenceModel
 from recsys_attn.schema import Schema
+from serving.common.errors import InvalidArgument
+from serving.common.request import InferenceRequest, ModelRef
+from tests.serving.exports import load_model
+from tests.serving.traces import trace
 from tests.support.next_exports import LONGEST, fitted, histories, write_next_export
 
 OF_STATES = {"start", "step", "next_items_from_state", "rank_from_state"}
@@ -62,6 +66,23 @@ def test_a_model_with_a_second_table_exports(name: str, tmp_path: Path) -> None:
     make = partial(get_sequence_model(name), width=8, tied=False)
     manifest = write_next_export(tmp_path / "next", make=make)
     assert 0 <= manifest["parity"]["max_difference"] < 1e-5
+
+
+@pytest.mark.parametrize(("name", "scores"), [("sasrec", False), ("bert4rec", True)])
+def test_the_manifest_says_whether_users_need_events(
+    name: str, scores: bool, tmp_path: Path
+) -> None:
+    make = partial(get_sequence_model(name), width=8)
+    manifest = write_next_export(tmp_path / "next", make=make)
+    assert manifest["scores_without_events"] is scores
+    model = load_model("next", 1, tmp_path / "next" / "1")
+    inputs = {"item": histories([]), "candidate": histories(["i4"])}
+    ask = InferenceRequest(ModelRef("next"), "rank", inputs, ("score",))
+    if scores:
+        assert np.abs(model.compute(ask, trace())["score"]).max() > 0.01
+    else:
+        with pytest.raises(InvalidArgument, match="'item': expected the events"):
+            model.compute(ask, trace())
 
 
 def test_the_manifest_says_why_there_is_no_state(tmp_path: Path) -> None:

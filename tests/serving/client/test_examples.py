@@ -74,7 +74,7 @@ def test_context_is_sent_once(context: Any) -> None:
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ({"x": True}, r"Feature 'x': expected a string, an integer, .* Received: True \(bool\)"),
+        ({"x": object}, r"Feature 'x': expected a string, an integer, .* Received: .*\(type\)"),
         ({"x": [1, "a"]}, r"Feature 'x': expected a string, .* Received: \[1, 'a'\] \(list\)"),
         ({"x": {}}, r"Feature 'x': expected .* Received: \{\} \(dict\)"),
         ({"x": 2**63}, "Feature 'x': expected an integer from .* Received: 9223372036854775808"),

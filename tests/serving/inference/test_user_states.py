@@ -12,10 +12,13 @@ from recsys_attn.models import sasrec
 from recsys_attn.models.sequence_model import SequenceModel
 from recsys_attn.schema import Schema
 from serving.common.errors import FailedPrecondition, InvalidArgument
+from serving.common.request import InferenceRequest, ModelRef
 from serving.common.request_trace import RequestTrace
 from serving.config.batching import BatchingParameters
+from serving.inference.service import replay
 from serving.models.model import Model
 from serving.server.loader import Loader, LoadOptions
+from tests.serving.rank_messages import make_rank_request
 from tests.serving.traces import trace
 from tests.support.next_exports import LONGEST, NAMES, histories, write_next_export
 
@@ -142,6 +145,33 @@ def test_a_state_that_another_version_gave_has_no_scores(folder: Path, plain: Mo
         inputs = {"state": state, "candidate": histories(CANDIDATES)}
         found = second.signature("rank_from_state").run(inputs, ("score",), trace())["score"]
         np.testing.assert_array_equal(np.isfinite(found), known)
+
+
+@pytest.mark.parametrize("signature", ["rank", "next_items", "serving_default"])
+def test_request_without_events_is_refused(folder: Path, signature: str) -> None:
+    """Also of a user whose state is known; beside a user with events it is computed."""
+    model = _load(folder)
+    _rank(model, [["i1", "i2"]], ["u"])
+    other = "candidate" if signature == "rank" else "exclude"
+    outputs = ("score",) if signature == "rank" else ("items", "scores")
+
+    def ask(*rows: list[str]) -> dict[str, np.ndarray]:
+        user = np.array([b"u", b"v"][: len(rows)], object)
+        inputs = {"item": histories(*rows), other: histories(*rows), "user": user}
+        asked = InferenceRequest(ModelRef("next"), signature, inputs, outputs)
+        return model.compute(asked, trace())
+
+    with pytest.raises(InvalidArgument, match=r"Feature 'item': expected the events .*: none"):
+        ask([])
+    with pytest.raises(InvalidArgument, match="show the most popular items"):
+        ask([""], [])
+    assert len(ask(["i1", "i2", "i3"], [])[outputs[-1]]) == 2
+
+
+def test_user_alone_is_no_ranking(folder: Path) -> None:
+    sent = make_rank_request("next", {"user": "u"}, [{"candidate": "i4"}])
+    with pytest.raises(InvalidArgument, match="Feature 'item': expected the events of the user"):
+        replay(_load(folder), sent)
 
 
 @pytest.mark.parametrize("signature", ["next_items", "serving_default"])

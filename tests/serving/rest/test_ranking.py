@@ -82,9 +82,9 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"candidates": ONE, "top_k": -1}, "'top_k' must be a number of candidates, from 0."),
     ({"candidates": ONE, "top_k": True}, "'top_k' must be a number of candidates, from 0."),
     ({"candidates": ONE, "explain": 1}, "'explain' must be true or false. Received: 1"),
-    ({"candidates": ONE, "context": {"y": True}},
-     "Feature 'y' of the context: expected a string, a number, null, or a list of them. "
-     "Received: True (bool)"),
+    ({"candidates": ONE, "context": {"y": {"values": True}}},
+     "Feature 'y' of the context: expected a string, a number, a boolean, null, or a list of "
+     "them. Received: {'values': True} (dict)"),
     ({"candidates": [{"x": {"values": [1]}}]}, "Feature 'x' of the candidates: expected a string"),
     ({"candidates": [{"x": {"b64": "?"}}]}, "Feature 'x' of the candidates: expected a string"),
     ({"candidates": [{"x": [["a"]]}]}, "Feature 'x' of the candidates: expected a string"),

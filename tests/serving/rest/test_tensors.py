@@ -76,6 +76,31 @@ def test_null_is_missing(
     assert _filled(value, dtype, *axes) == expected
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ([["a"], ["b", "c"]], "unexpected size: 2 at level: 1 expected size: 1. All lists of a"),
+        (["a", ["b"]], "unexpected level: 1 expected < 1"),
+        ([["a"], "b"], "found at incorrect level: 2"),
+        ([1], "JSON Value: 1 Type: Number is not of expected type: string"),
+        ([{"b64": "?"}], "Unable to base64 decode"),
+        ([{"a": 1}], "not formatted correctly for base64 data"),
+        ([[[["a"]]], [["b"]]], "found at incorrect level"),
+    ],
+)
+def test_error_names_the_feature(value: object, words: str) -> None:
+    with pytest.raises(InvalidArgument, match="'x'") as raised:
+        _filled(value, tf.string, None, None)
+    assert words in str(raised.value)
+
+
+def test_rows_with_other_keys_are_named() -> None:
+    info = meta_graph_pb2.TensorInfo(dtype=tf.int64.as_datatype_enum)
+    declared = dict.fromkeys(("x", "user"), TensorSpec.from_proto(info))
+    with pytest.raises(InvalidArgument, match=r"element: 1 .*Missing: x\. Unknown: y$"):
+        read_inputs({"instances": [{"x": 1, "user": 2}, {"user": 2, "y": 3}]}, declared)
+
+
 def test_null_float_is_nan() -> None:
     np.testing.assert_array_equal(_filled([None, 1.5], tf.float32, None), [np.nan, 1.5])
 
