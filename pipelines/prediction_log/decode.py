@@ -162,7 +162,7 @@ def _in_dtype(feature: Feature, values: np.ndarray) -> np.ndarray:
     """The values in the feature's type, as the server has made them of those of the request."""
     from serving.encoding.array_values import Misfit, fitted
 
-    dtype = np.dtype({"string": object, "int64": "int64", "float32": "float32"}[feature.dtype])
+    dtype = np.dtype("O" if feature.dtype == "string" else feature.dtype)
     if values.dtype == dtype or (feature.dtype == "string" and values.dtype.kind in _TEXTS):
         return values  # older logs have bytes that are no text, and infinite numbers
     try:

@@ -61,6 +61,7 @@ def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
     return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
 
 
+@functools.cache
 def exact_limit(dtype: np.dtype[Any]) -> int:
     """Returns the largest integer to which floats of a dtype round no other one."""
     return int(2 ** (np.finfo(dtype).nmant + 1)) - 1
@@ -75,20 +76,17 @@ def whole(value: Any) -> int | None:
     """
     if isinstance(value, numbers.Integral | bool | np.bool_) and not _is_time(value):
         return int(value)
-    if not isinstance(value, numbers.Real | decimal.Decimal) or _is_time(value):
+    is_number = isinstance(value, numbers.Real | decimal.Decimal)
+    if not is_number or _is_time(value):
         raise TypeError
     if value != value:
         return None
-    if isinstance(value, float | np.floating) and abs(value) > _exact(type(value)):
+    is_float = isinstance(value, float | np.floating)
+    if is_float and abs(value) > exact_limit(np.dtype(type(value))):
         raise ValueError
     if not np.isfinite(float(value)) or value != int(value):
         raise ValueError
     return int(value)
-
-
-@functools.cache
-def _exact(kind: type) -> int:
-    return exact_limit(np.dtype(kind))
 
 
 def _is_time(value: Any) -> bool:
