@@ -23,7 +23,7 @@ def fitted(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     """Converts values to the dtype of their feature; values of that dtype are not copied.
 
     Args:
-        values: Values of any dtype; strings as bytes.
+        values: Values of any dtype; strings as bytes, or in the same process as str.
         dtype: One of strings, integers or floats.
 
     Raises:
@@ -54,6 +54,8 @@ def _strings(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind != "O":
         raise Misfit(f"expected dtype string. Received: {_name(values)}")
     flat_values = values.ravel().tolist()
+    if flat_values and isinstance(flat_values[0], str):
+        return values
     try:
         # No character holds a line break, so the whole is UTF-8 if each value is.
         b"\n".join(flat_values).decode()
