@@ -66,8 +66,7 @@ class TensorFlowSession:
             graph=self.graph, config=_config(meta, intra_op_threads, inter_op_threads)
         )
         self._endpoints: dict[str, Any] = {}
-        self._is_ours = saved_model.is_ours(path)
-        self._calls = _calls(meta, self.definitions) if self._is_ours else {}
+        self._calls = _calls(meta, self.definitions) if saved_model.is_ours(path) else {}
         self._places = _places(inter_op_threads)
         try:
             with _serving_errors(), self.graph.as_default():
@@ -100,10 +99,7 @@ class TensorFlowSession:
         timeout: float | None,
         in_own_thread: bool = False,
     ) -> dict[str, np.ndarray]:
-        """Returns outputs by name, as `Runtime` says; see `run_tensors` for `in_own_thread`.
-
-        Exports of this project, whose computations are short, always run in the calling thread.
-        """
+        """Returns outputs by name, as `Runtime` says; see `run_tensors` for `in_own_thread`."""
         definition = self.definitions[key]
         wanted = {name: definition.outputs[name].name for name in outputs}
         # TensorFlow prepares each new set of tensors for a third of a second, and a function
@@ -113,7 +109,7 @@ class TensorFlowSession:
             {definition.inputs[name].name: array for name, array in inputs.items()},
             fetched,
             timeout,
-            in_own_thread or self._is_ours,
+            in_own_thread,
         )
         return {name: found[tensor] for name, tensor in wanted.items()}
 

@@ -219,24 +219,3 @@ def test_low_priority_needs_no_place_of_requests(twofold: Path) -> None:
             stack.enter_context(session._places)
         found = worker.run(lambda: session.run("double", values, ["doubled"], 5.0), 60.0)
     np.testing.assert_array_equal(found["doubled"], [2, 4])
-
-
-@pytest.mark.parametrize("is_ours", [False, True])
-def test_an_export_computes_in_the_calling_thread(
-    twofold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_ours: bool
-) -> None:
-    """A small model spends most of its time on passing operations from thread to thread."""
-    shutil.copytree(twofold, tmp_path / "1")
-    if is_ours:
-        (tmp_path / "1/manifest.json").write_text("{}")
-    pools, run = list[int](), private_api.run
-
-    def seen(session: Any, given: Any, wanted: Any, options: Any) -> Any:
-        pools.append(0 if options is None else options.inter_op_thread_pool)
-        return run(session, given, wanted, options)
-
-    monkeypatch.setattr(private_api, "run", seen)
-    own = TensorFlowSession(tmp_path / "1")
-    own.run("serving_default", ROWS, ["click"], 5.0)
-    assert pools == [-1 if is_ours else 0]
-    own.close()
