@@ -114,9 +114,15 @@ def _rows(request: Arrays) -> int:
 
 
 def _shared_trace(batch: Sequence[Job]) -> RequestTrace:
-    """Returns a trace for the batch, with the latest of the jobs' deadlines."""
+    """Returns a trace for the batch, with the latest of the jobs' deadlines.
+
+    Calls to a backend belong to the trace of the first job.
+    """
     contexts = [job.trace.context for job in batch]
     remaining = [context.remaining() for context in contexts]
     known = [seconds for seconds in remaining if seconds is not None]
     latest = max(known) if len(known) == len(remaining) else None
-    return RequestTrace(RequestContext(contexts[0].api, remaining=lambda: latest))
+    first = batch[0].trace
+    return RequestTrace(
+        RequestContext(first.context.api, remaining=lambda: latest, trace=first.outgoing)
+    )

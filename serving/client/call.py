@@ -11,6 +11,7 @@ from typing import Any, TypedDict, TypeVar
 from serving.client.options import check_metadata, check_positive
 from serving.common.errors import InvalidArgument
 from serving.common.headers import REQUEST_ID, is_header
+from serving.common.trace_context import active_headers
 
 Answer = TypeVar("Answer")
 
@@ -60,7 +61,12 @@ class Invocation:
         if not is_header(request_id):
             raise InvalidArgument(f"`request_id` must be printable ASCII. Received: {request_id!r}")
         check_metadata(options.get("metadata", {}))
-        headers = {REQUEST_ID: request_id, **metadata, **options.get("metadata", {})}
+        headers = {
+            REQUEST_ID: request_id,
+            **active_headers(),
+            **metadata,
+            **options.get("metadata", {}),
+        }
         deadline = None if timeout is None else time.monotonic() + timeout
         return cls(timeout, deadline, request_id, tuple(headers.items()))
 

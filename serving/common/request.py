@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from serving.common.errors import Cancelled, DeadlineExceeded
+from serving.common.trace_context import NO_TRACE, TraceContext
 
 Arrays = Mapping[str, np.ndarray]
 # Without a deadline gRPC reports one of 292 million years, which overflows in other libraries.
@@ -64,6 +65,7 @@ class RequestContext:
         remaining: Seconds until the client's deadline; None without one.
         is_active: Whether the client is still connected.
         is_low_priority: Whether it is refused before other requests.
+        trace: The trace of the client's call.
     """
 
     api: str
@@ -72,6 +74,7 @@ class RequestContext:
     remaining: Callable[[], float | None] = _no_deadline
     is_active: Callable[[], bool] = _always
     is_low_priority: bool = False
+    trace: TraceContext = NO_TRACE
 
     def require_client(self) -> None:
         """Raises if the deadline has passed or the client has disconnected."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from serving.common.errors import ServingError
 from serving.common.request import Arrays, InferenceRequest, RequestContext
+from serving.common.trace_context import NO_TRACE, TraceContext
 
 
 @dataclass(eq=False)
@@ -35,6 +36,10 @@ class RequestTrace:
         user_hits, user_misses: Rows with a user whose state was known, and not.
         queue_seconds, runtime_seconds, seconds: Time of waiting, of computation, and in all.
         at: Time of arrival, in seconds since 1970.
+        admission_seconds: Time of waiting before it was read.
+        read_at, computed_at: Ends of these steps, on the clock of `started`; 0 before them.
+        outgoing: The trace context for calls to other servers.
+        span: Its span, with OpenTelemetry.
     """
 
     context: RequestContext
@@ -59,12 +64,22 @@ class RequestTrace:
     seconds: float = 0.0
     started: float = field(default_factory=time.perf_counter)
     at: float = field(default_factory=time.time)
+    admission_seconds: float = 0.0
+    read_at: float = 0.0
+    computed_at: float = 0.0
+    outgoing: TraceContext = NO_TRACE
+    span: Any = None
+
+    def __post_init__(self) -> None:
+        self.outgoing = self.context.trace
 
     def detached(self) -> RequestTrace:
         """Returns a copy that does not keep the connection of the client in memory."""
         context = self.context
-        origin = RequestContext(context.api, context.entrypoint, context.request_id)
-        return replace(self, context=origin)
+        origin = RequestContext(
+            context.api, context.entrypoint, context.request_id, trace=self.outgoing
+        )
+        return replace(self, context=origin, span=None)
 
 
 Observer = Callable[[RequestTrace], None]

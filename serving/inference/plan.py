@@ -6,6 +6,7 @@ answer. The three are plain functions; a `Plan` is what `read` returns.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -47,7 +48,9 @@ class Api(NamedTuple):
 
 def compute(model: Model, plan: Plan, trace: RequestTrace) -> Any:
     """Computes a plan and returns the answer."""
+    trace.admission_seconds, trace.read_at = trace.queue_seconds, time.perf_counter()
     results = [model.compute(request, trace) for request in plan.requests]
+    trace.computed_at = time.perf_counter()
     trace.computed = tuple(zip(plan.requests, results, strict=True))
     return plan.write(results)
 

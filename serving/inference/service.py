@@ -87,6 +87,7 @@ class InferenceService:
             it, before the answer leaves. Their exceptions are logged.
         admission: Decides which requests are served, and when.
         check_reload: Raises if these models must not be configured by a request.
+        begin: Called with the trace of every request before it is served.
     """
 
     def __init__(
@@ -95,8 +96,10 @@ class InferenceService:
         observers: Sequence[Observer] = (),
         admission: Admission | None = None,
         check_reload: Callable[[Sequence[ModelConfig]], object] | None = None,
+        begin: Observer | None = None,
     ) -> None:
         self.admission = Admission(CPUS) if admission is None else admission
+        self._begin = begin
         self._manager = manager
         self._observers = tuple(observers)
         self._check_reload = check_reload
@@ -140,6 +143,8 @@ class InferenceService:
         Raises:
             ServingError: The block failed; an unexpected exception is `Internal`.
         """
+        if self._begin is not None:
+            self._begin(trace)
         try:
             yield
         except errors.ServingError as error:

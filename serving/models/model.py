@@ -12,6 +12,7 @@ from serving.common.errors import signature_not_found
 from serving.common.request import Arrays, InferenceRequest
 from serving.common.request_trace import RequestTrace
 from serving.common.signatures import DEFAULT_SIGNATURE, EXPLAINED_SIGNATURE, RANK_SIGNATURE
+from serving.common.trace_context import COMPUTED
 from serving.models.events import NeededEvents
 from serving.models.signature import Compute, Signature
 from serving.runtimes.base import Runtime
@@ -107,10 +108,11 @@ def _compute(runtime: Runtime, key: str) -> Compute:
         inputs: Arrays, outputs: Sequence[str], trace: RequestTrace
     ) -> dict[str, np.ndarray]:
         trace.context.require_client()
-        started = time.perf_counter()
+        started, token = time.perf_counter(), COMPUTED.set(trace.outgoing)
         try:
             return runtime.run(key, inputs, outputs, trace.context.remaining())
         finally:
+            COMPUTED.reset(token)
             trace.batch_rows = trace.candidates
             trace.runtime_seconds += time.perf_counter() - started
 

@@ -26,6 +26,7 @@ def log_access(trace: RequestTrace) -> None:
     """Logs a request."""
     line = common_keys(trace.at, _LOGGER.name, "INFO") | {
         "request_id": trace.context.request_id,
+        "trace_id": trace.outgoing.trace_id,
         "entrypoint": trace.context.entrypoint,
         "api": trace.context.api,
         "model": trace.model,

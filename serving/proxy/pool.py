@@ -14,6 +14,7 @@ from serving.common.addresses import Addresses
 from serving.common.errors import DeadlineExceeded, NotFound, Unavailable, from_code
 from serving.common.request import LONGEST_SECONDS
 from serving.common.tls import Tls
+from serving.common.trace_context import COMPUTED
 
 _SCHEME = re.compile("grpcs?://")
 _QUERY_SECONDS = 10.0  # for metadata and status, divided among the servers
@@ -125,9 +126,10 @@ class BackendPool:
     ) -> Iterator[Any]:
         """Yields the answers in order, and raises at the end if there was none."""
         has_answered, reason, absent = False, "", ""
+        headers = COMPUTED.get().headers
         for i in order:
             try:
-                answer = stub(self._channels[i])(request, timeout=timeout())
+                answer = stub(self._channels[i])(request, timeout=timeout(), metadata=headers)
             except grpc.RpcError as error:
                 address, code, details = self._addresses[i], error.code(), error.details()
                 if code == grpc.StatusCode.NOT_FOUND:

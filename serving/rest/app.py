@@ -38,6 +38,7 @@ from serving.common.headers import LOW, PRIORITY, REQUEST_ID
 from serving.common.request import Arrays, InferenceRequest, RequestContext, request_id_of
 from serving.common.request_trace import RequestTrace
 from serving.common.signatures import DEFAULT_SIGNATURE
+from serving.common.trace_context import TraceContext
 from serving.inference.plan import Api, Plan, compute, ref_to
 from serving.inference.service import CLASSIFY, RANK, REGRESS, InferenceService, model_ref
 from serving.models.model import Model
@@ -132,6 +133,7 @@ class Rest:
             remaining=lambda: end - time.monotonic(),
             is_active=lambda: not gone.is_set(),
             is_low_priority=request.headers.get(PRIORITY) == LOW,
+            trace=TraceContext.read(request.headers),
         )
         trace = RequestTrace(context, model="" if found is None else found["model"])
         headers = {REQUEST_ID: request_id}

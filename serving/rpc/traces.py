@@ -11,6 +11,7 @@ from serving.common.errors import ServingError, truncated
 from serving.common.headers import LOW, PRIORITY, PUSHBACK, REQUEST_ID
 from serving.common.request import LONGEST_SECONDS, RequestContext, request_id_of
 from serving.common.request_trace import RequestTrace
+from serving.common.trace_context import TraceContext
 
 
 def trace_of(api: str, context: grpc.ServicerContext) -> RequestTrace:
@@ -25,6 +26,7 @@ def trace_of(api: str, context: grpc.ServicerContext) -> RequestTrace:
             remaining=functools.partial(_remaining, context),
             is_active=context.is_active,
             is_low_priority=metadata.get(PRIORITY) == LOW,
+            trace=TraceContext.read(metadata),
         )
     )
 

@@ -13,6 +13,7 @@ from serving.observability.metrics import Metrics
 from serving.observability.prediction_log.files import LogFiles
 from serving.observability.prediction_log.logger import PredictionLogger
 from serving.observability.shadow import ShadowOptions, ShadowTraffic
+from serving.observability.spans import spans_from_environment
 
 
 class Observers:
@@ -22,6 +23,10 @@ class Observers:
         config: Enables them.
         manager: Has the version that gets the shadow traffic.
         metrics: The metrics; None if they are disabled.
+
+    Attributes:
+        all: Called at the end of each request.
+        begin: Called at its start; None without spans.
 
     Raises:
         InvalidArgument: The folder of the prediction log cannot be created, `shadow` is not valid,
@@ -35,7 +40,12 @@ class Observers:
         metrics: Metrics | None,
     ) -> None:
         self.all: list[Observer] = [] if metrics is None else [metrics.observe]
-        self._log = self._shadow = None
+        self._log = self._shadow = self._provider = None
+        self.begin: Observer | None = None
+        if (traced := spans_from_environment()) is not None:
+            spans, self._provider = traced
+            self.begin = spans.begin
+            self.all.insert(0, spans.observe)
         if config.access_log:
             log_to_standard_error()
             self.all.append(log_access)
@@ -67,6 +77,8 @@ class Observers:
         for observer in (self._shadow, self._log):
             if observer is not None:
                 observer.close()
+        if self._provider is not None:
+            self._provider.shutdown()
 
 
 def _prediction_log(config: ServerConfig) -> PredictionLogger:

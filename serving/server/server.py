@@ -51,7 +51,9 @@ class Server:
         self.listener = listener
         self.manager = manager
         admission = Admission(config.requests_at_once, config.most_requests)
-        self.service = InferenceService(manager, observers.all, admission, roots.require)
+        self.service = InferenceService(
+            manager, observers.all, admission, roots.require, observers.begin
+        )
         if metrics is not None:
             for state in ("waiting", "working"):
                 metrics.gauge(

@@ -18,7 +18,7 @@ recsys_attn  keras numpy
 pipelines    recsys_attn serving keras numpy tensorflow tensorflow_serving pyarrow
 pipelines    pydantic click rich jinja2 matplotlib datasketches ray mlflow optuna scipy
 serving      numpy tensorflow tensorflow_serving grpc grpc_health grpc_reflection google click rich
-serving      starlette uvicorn prometheus_client pyarrow ml_dtypes
+serving      starlette uvicorn prometheus_client pyarrow ml_dtypes opentelemetry
 """
 ALLOWED_IMPORTS: dict[str, frozenset[str]] = {}
 for _package, *_targets in map(str.split, _IMPORTS.strip().splitlines()):
@@ -66,6 +66,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "grpc_tools": "grpcio-tools",
     "ml_dtypes": "ml-dtypes",
     "mlflow": "mlflow-skinny",
+    "opentelemetry": "opentelemetry-sdk",
     "prometheus_client": "prometheus-client",
     "pytorch_lightning": "pytorch-lightning",
     "sklearn": "scikit-learn",

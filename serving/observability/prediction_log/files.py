@@ -24,6 +24,7 @@ SCHEMA = pa.schema(
         pa.field("signature", pa.string(), nullable=False),
         pa.field("milliseconds", pa.float64(), nullable=False),
         pa.field("log", pa.binary(), nullable=False),  # a serialized PredictionLog
+        pa.field("trace_id", pa.string(), nullable=False),  # empty without a trace
     ]
 )
 _WITH_STATISTICS = ["time", "model", "version"]  # by which readers skip row groups
@@ -43,6 +44,7 @@ class Row(NamedTuple):
     signature: str
     milliseconds: float
     log: bytes
+    trace_id: str = ""
 
 
 class LogFiles:

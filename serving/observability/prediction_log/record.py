@@ -50,6 +50,7 @@ def to_row(trace: RequestTrace, sampling_rate: float) -> Row:
         version=version,
         method=trace.context.api,
         signature=trace.signature,
+        trace_id=trace.outgoing.trace_id,
         milliseconds=1000 * trace.seconds,
         log=log.SerializeToString(),
     )

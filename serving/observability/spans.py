@@ -1,0 +1,137 @@
+"""OpenTelemetry's spans of a request: the extra `otel`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+from serving.common.request_trace import RequestTrace
+from serving.common.trace_context import TraceContext
+
+_LOGGER = logging.getLogger(__name__)
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_SERVICES = {"Rank": "recsys_attn.serving.ScoringService"}
+_PREDICTION = "tensorflow.serving.PredictionService"
+
+
+class Spans:
+    """Makes a span of the server for each request, with its steps as children.
+
+    The steps are `queue` (of the concurrency limit), `read`, `compute` with `queue` (of the batch)
+    and `runtime`, and `write`. Names of attributes are those of OpenTelemetry's conventions for
+    RPC and HTTP, and `recsys_attn.*`.
+
+    Args:
+        provider: OpenTelemetry's tracer provider, which samples and exports.
+    """
+
+    def __init__(self, provider: Any) -> None:
+        from opentelemetry import trace as api
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        self._api = api
+        self._propagator = TraceContextTextMapPropagator()
+        self._tracer = provider.get_tracer("recsys_attn.serving")
+
+    def begin(self, trace: RequestTrace) -> None:
+        """Starts the span of a request, below that of its client; calls of others come below it."""
+        parent = self._propagator.extract(dict(trace.context.trace.headers))
+        trace.span = self._tracer.start_span(
+            _name(trace),
+            parent,
+            self._api.SpanKind.SERVER,
+            start_time=_nanoseconds(trace, trace.started),
+        )
+        headers: dict[str, str] = {}
+        self._propagator.inject(headers, self._api.set_span_in_context(trace.span, parent))
+        trace.outgoing = TraceContext.read(headers)
+
+    def observe(self, trace: RequestTrace) -> None:
+        """Ends the span of a request, with what its trace has."""
+        if trace.span is None:  # rejected before it was read
+            self.begin(trace)
+        span = trace.span
+        if span.is_recording():
+            span.set_attributes(_attributes(trace))
+            if trace.error is not None:
+                span.set_status(self._api.StatusCode.ERROR, str(trace.error))
+            if trace.read_at:
+                self._add_steps(trace)
+        span.end(_nanoseconds(trace, trace.started + trace.seconds))
+
+    def _add_steps(self, trace: RequestTrace) -> None:
+        ended = trace.started + trace.seconds
+        computed = trace.computed_at or ended
+        admitted = trace.started + trace.admission_seconds
+        if trace.admission_seconds:
+            self._step(trace, trace.span, "queue", trace.started, admitted)
+        self._step(trace, trace.span, "read", min(admitted, trace.read_at), trace.read_at)
+        compute = self._step(trace, trace.span, "compute", trace.read_at, computed)
+        waited = trace.queue_seconds - trace.admission_seconds
+        if waited > 0:
+            self._step(trace, compute, "queue", trace.read_at, trace.read_at + waited)
+        if trace.runtime_seconds:
+            started = max(trace.read_at, computed - trace.runtime_seconds)
+            self._step(trace, compute, "runtime", started, computed)
+        if trace.computed_at:
+            self._step(trace, trace.span, "write", computed, ended)
+
+    def _step(self, trace: RequestTrace, parent: Any, name: str, start: float, end: float) -> Any:
+        """Adds a child; times are of `time.perf_counter`."""
+        context = self._api.set_span_in_context(parent)
+        span = self._tracer.start_span(name, context, start_time=_nanoseconds(trace, start))
+        span.end(_nanoseconds(trace, end))
+        return span
+
+
+def spans_from_environment() -> tuple[Spans, Any] | None:
+    """Returns spans that OTLP exports and their provider, as the variables `OTEL_*` say.
+
+    Returns:
+        None if they name no endpoint, or the extra `otel` is not installed.
+    """
+    if not any(map(os.environ.get, _ENDPOINTS)):
+        return None
+    try:
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        _LOGGER.warning("No spans are exported: install the extra `otel` (%s)", error)
+        return None
+    os.environ.setdefault("OTEL_SERVICE_NAME", "recsys-attn")
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return Spans(provider), provider
+
+
+def _name(trace: RequestTrace) -> str:
+    api = trace.context.api
+    if trace.context.entrypoint == "REST":
+        return f"POST /v1/models/{{model}}:{api.lower()}"
+    return f"{_SERVICES.get(api, _PREDICTION)}/{api}"
+
+
+def _attributes(trace: RequestTrace) -> dict[str, str | int]:
+    api, code = trace.context.api, 0 if trace.error is None else trace.error.code.value[0]
+    attributes: dict[str, str | int] = {
+        "recsys_attn.model.name": trace.model,
+        "recsys_attn.request.id": trace.context.request_id,
+        "recsys_attn.candidates": trace.candidates,
+    }
+    if trace.version is not None:
+        attributes["recsys_attn.model.version"] = trace.version
+    if trace.context.entrypoint == "REST":
+        route = f"/v1/models/{{model}}:{api.lower()}"
+        return attributes | {"http.request.method": "POST", "http.route": route}
+    service = _SERVICES.get(api, _PREDICTION)
+    return attributes | {
+        "rpc.system": "grpc", "rpc.service": service, "rpc.method": api,
+        "rpc.grpc.status_code": code,
+    }  # fmt: skip
+
+
+def _nanoseconds(trace: RequestTrace, moment: float) -> int:
+    """The time since 1970 of a moment of `time.perf_counter`."""
+    return round(1e9 * trace.at) + round(1e9 * (moment - trace.started))
