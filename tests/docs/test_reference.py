@@ -26,7 +26,7 @@ from tests.docs.pages import DOCS, DOCUMENTS, PAGES, README, ROOT, SITE, Page
 from tests.support.architecture import FOLDER_ORDER
 
 OPTIONS = Page(DOCS / "serving/options.md")
-OPTIONS_OF_OTHERS = {"--models", "--help", "--go_opt", "--go-grpc_opt"}  # not ours
+OPTIONS_OF_OTHERS = {"--models", "--help", "--go-opt", "--go-grpc-opt"}  # not ours
 REQUIRED = "required"
 
 
