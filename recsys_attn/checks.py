@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
-import keras
-
 
 def require_positive(name: str, value: Any) -> None:
     """Raises unless `value` is a positive integer."""
@@ -77,6 +75,8 @@ def require_sizes(name: str, values: Any) -> tuple[int, ...]:
 def require_mask(name: str, mask: Any) -> None:
     """Raises unless a mask is boolean or integer; a fraction has no meaning."""
     if not is_whole(mask):
+        import keras  # takes seconds, and the schema needs none
+
         raise TypeError(
             f"`{name}` must be boolean or integer; make it boolean by a comparison. A number to "
             "add to the scores is an `attention_bias`. "
@@ -86,6 +86,8 @@ def require_mask(name: str, mask: Any) -> None:
 
 def is_whole(x: Any) -> bool:
     """Returns whether a tensor is boolean or integer."""
+    import keras
+
     dtype = keras.backend.standardize_dtype(x.dtype)
     return dtype == "bool" or keras.backend.is_int_dtype(dtype)
 

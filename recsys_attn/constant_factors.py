@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 
 from keras import ops
 
+from recsys_attn.backend.tracing import CallScope
 from recsys_attn.tensors import Tensor
 
-_CONSTANT = ContextVar("factors are constant", default=False)
+_CONSTANT = CallScope("factors are constant", False)
 
 
 @contextmanager
@@ -24,8 +24,14 @@ def constant_factors() -> Iterator[None]:
     experts and tasks (`MMoE`, `ProgressiveExperts`, `TaskEmbeddingExperts`, `AdaptiveTransfer`) and
     the norms `"layer"` and `"rms"` of Transformer blocks; ReLU and linear layers have it anyway.
     Products of fields, as in a factorization machine, have not. Weights of
-    attention are not held; see `watch_heads`, with which they can be. It acts on calls that run in
-    Python: eager ones, and those of a function while it is traced.
+    attention are not held; see `watch_heads`, with which they can be.
+
+    It acts on calls that run in Python, and ends with the block. For a traced function, put the
+    block into it: one that is traced inside the block, as that of `predict`, keeps nothing of it.
+
+    Raises:
+        RuntimeError: At the end of the block, if its last call ran in a function that was traced
+            inside.
 
     Source: Bach et al., "On Pixel-Wise Explanations for Non-Linear Classifier Decisions by
     Layer-Wise Relevance Propagation", PLOS ONE 2015; for norms, Ali et al., "XAI for Transformers",
@@ -42,11 +48,15 @@ def constant_factors() -> Iterator[None]:
     ...     print(bool(np.allclose(network(x), usual)))
     True
     """
-    token = _CONSTANT.set(True)
-    try:
+    with _CONSTANT.of(True) as block:
         yield
-    finally:
-        _CONSTANT.reset(token)
+    if block.missed:
+        raise RuntimeError(
+            "`constant_factors` must be around calls that run in Python. Received: a call of a "
+            "function that was traced inside it, as `predict`, `fit`, `tf.function` and `jax.jit` "
+            "make one, whose factors are not constant. Put `constant_factors` into the function, "
+            "or call the model itself, `model(inputs)`"
+        )
 
 
 def factors_are_constant() -> bool:

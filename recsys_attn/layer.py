@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from numbers import Number
 from typing import Any, ClassVar
 
@@ -16,10 +16,40 @@ from recsys_attn.tensors import Shape
 
 # Arguments of Keras layers; Keras itself warns of the deprecated ones.
 _OF_KERAS = {"activity_regularizer", "autocast", "dtype", "name", "trainable"}
+_WHOLE = ("mask", "present", "allowed", "positions", "ranks")  # ends of names of integer arguments
 _OF_KERAS |= {"batch_input_shape", "batch_shape", "input_dim", "input_dtype", "input_shape"}
 
 
-class Layer(keras.layers.Layer):
+class Rematerialised:
+    """A base class of layers that `keras.RematScope` calls with their tensors alone.
+
+    JAX makes a traced array of every argument, also of `training` and of a number of keys. A layer
+    that changes a state or adds a loss in its call is not recomputed, but its other parts are.
+    """
+
+    adds_losses = False
+
+    def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
+        layer: Any = self
+        if layer.non_trainable_variables or any(
+            getattr(part, "adds_losses", False) for part in layers_in(self)
+        ):
+            return layer_call
+        flat = keras.tree.flatten((args, kwargs))
+        tensors = [index for index, value in enumerate(flat) if keras.ops.is_tensor(value)]
+
+        def of_tensors(*values: Any) -> Any:
+            given = dict(zip(tensors, values, strict=True))
+            every = [given.get(index, value) for index, value in enumerate(flat)]
+            own, named = keras.tree.pack_sequence_as((args, kwargs), every)
+            return layer_call(*own, **named)
+
+        parent: Any = super()
+        function = parent.rematerialized_call(of_tensors, *args, **kwargs)
+        return lambda *_, **__: function(*(flat[index] for index in tensors))
+
+
+class Layer(Rematerialised, keras.layers.Layer):
     """A Keras layer with plain errors for unknown arguments and for lists of numbers.
 
     Attributes:
@@ -56,6 +86,47 @@ mean 'factor'?
         require_tensors(self, *args)
         return super().__call__(*args, **kwargs)
 
+    def quantize(self, mode: Any = None, type_check: bool = True, config: Any = None) -> None:
+        raise NotImplementedError(
+            f"`quantize` leaves {type(self).__name__} and the other layers of recsys_attn as they "
+            "are: their matrices are products of several layers at once. It changes the layers of "
+            "Keras in the model, such as Dense and Embedding. For less arithmetic set "
+            "dtype='mixed_bfloat16'; for a smaller served model, `export.tables` and "
+            "`export.tower` of a run"
+        )
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        if type(self).compute_output_shape is Layer.compute_output_shape:
+            return keras.Operation.compute_output_spec(self, *args, **kwargs)  # by `call`
+        return super().compute_output_spec(*args, **kwargs)
+
+    def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns the shapes of the outputs for those of the inputs.
+
+        Args:
+            args: Shapes in the order of the arguments of `call`.
+            kwargs: Shapes by the name of an argument, such as `query_shape`.
+        """
+        given = {name.removesuffix("_shape"): shape for name, shape in kwargs.items()}
+        given |= dict(zip(inspect.signature(self.call).parameters, args, strict=False))
+        inputs = {name: _symbol(self, name, shape) for name, shape in given.items()}
+        # A layer that is not built has no weights for its `call`; building is up to its owner.
+        layer = self if self.built else type(self).from_config(self.get_config())
+        outputs = layer.compute_output_spec(**inputs) if self.built else layer(**inputs)
+        return keras.tree.map_structure(lambda x: None if x is None else tuple(x.shape), outputs)
+
+
+def _symbol(layer: keras.layers.Layer, name: str, shape: Any) -> Any:
+    """Returns a symbolic tensor of the shape of an argument, or of each of several shapes."""
+    if shape is None:
+        return None
+    if isinstance(shape, Mapping):
+        return {key: _symbol(layer, name, each) for key, each in shape.items()}
+    if not all(size is None or isinstance(size, int) for size in shape):
+        return [_symbol(layer, name, each) for each in shape]
+    whole = name.endswith(_WHOLE)
+    return keras.KerasTensor(shape, dtype="int32" if whole else layer.compute_dtype)
+
 
 def require_tensors(layer: keras.layers.Layer, *arguments: Any) -> None:
     """Raises if an argument is a list of numbers and not a tensor."""
@@ -66,6 +137,26 @@ def require_tensors(layer: keras.layers.Layer, *arguments: Any) -> None:
                 f"Received: a {type(value).__name__} of numbers; make an array of it with "
                 "np.asarray"
             )
+
+
+def layers_in(value: Any) -> Iterator[Any]:
+    """Yields a layer and the layers in its public attributes, depth first."""
+    if isinstance(value, keras.layers.Layer):
+        yield value
+        public = [part for name, part in vars(value).items() if not name.startswith("_")]
+        for part in public:
+            yield from layers_in(part)
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from layers_in(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from layers_in(part)
+
+
+def is_own(part: Any) -> bool:
+    """Returns whether the user made a part: its class is neither of this package nor of Keras."""
+    return type(part).__module__.partition(".")[0] not in ("recsys_attn", "keras")
 
 
 def build_part(
@@ -89,6 +180,7 @@ def build_part(
         return  # without its own `build`, it is built by its first call
     if not part.built:
         part.build(*shapes)
+        getattr(part, "check_contract", lambda *_: None)(*shapes)
     elif part.weights and not _belongs(part, owner):
         raise ValueError(
             f"The {name} has weights and belongs to one layer; give each layer one of its own, by "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -30,10 +31,20 @@ AT_ONCE = BatchSize(4096)
 
 
 class Scorer:
-    """Probabilities of all candidates, in the order of the rows."""
+    """Probabilities of all candidates, in the order of the rows.
 
-    def __init__(self, model: RankingModel) -> None:
-        self._model = model
+    Args:
+        model: The model.
+        within: Makes the context of each call of the model, such as `watch_heads`, in the function
+            that is traced.
+    """
+
+    def __init__(
+        self,
+        model: RankingModel,
+        within: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ) -> None:
+        self._model, self._within = model, within
         self._compiled: Callable[..., Any] | None = None
 
     def score(self, batch: Batch) -> Scores:
@@ -43,13 +54,17 @@ class Scorer:
         if self._compiled is None:
             specs = block_specs(layout)
             self._compiled = tf.function(
-                partial(self._probabilities, layout),
+                partial(self._traced, layout),
                 input_signature=[{name: specs[name] for name in blocks}],
                 autograph=False,
             )
         scores = self._compiled(block_tensors(blocks))
         mask = blocks[CANDIDATE_MASK]
         return {task: score.numpy()[mask] for task, score in scores.items()}
+
+    def _traced(self, layout: Layout, blocks: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        with self._within():
+            return self._probabilities(layout, blocks)
 
     def _probabilities(self, layout: Layout, blocks: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         rows = micro_batch_rows(None, self._model.tower)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -144,9 +145,9 @@ def check_pruned(
         PipelineError: A score differs by more than `TOLERANCE`.
     """
     whole = _in_float32(found.whole)
-    with _without_heads(whole, found.heads):
-        before = _scores(whole, Feed(rows, fitted, request))
-    after = _scores(_in_float32(found.model), Feed(rows, found.fitted, request))
+    masked = Scorer(whole, _without_heads(whole, found.heads))
+    before = _scores(masked, Feed(rows, fitted, request))
+    after = _scores(Scorer(_in_float32(found.model)), Feed(rows, found.fitted, request))
     worst = max(float(np.abs(before[task] - after[task]).max(initial=0)) for task in before)
     if not worst <= TOLERANCE:
         raise PipelineError(
@@ -157,15 +158,14 @@ def check_pruned(
     return worst
 
 
-def _scores(model: RankingModel, feed: Feed) -> Scores:
-    return Scorer(model).score_labelled(feed, lambda rows: None)[1]
+def _scores(scorer: Scorer, feed: Feed) -> Scores:
+    return scorer.score_labelled(feed, lambda rows: None)[1]
 
 
-@contextlib.contextmanager
 def _without_heads(
     model: RankingModel, kept: Mapping[AttentionPlace, Sequence[int]]
-) -> Iterator[None]:
-    """Sets the other heads of some places to zero."""
+) -> Callable[[], AbstractContextManager[Any]]:
+    """Makes the context in which the other heads of some places are zero."""
     layers, masks = head_layers(model), {}
     for place, heads in kept.items():
         mask = np.zeros(layers[place].computed_heads, "float32")
@@ -178,8 +178,7 @@ def _without_heads(
         mask = keras.ops.cast(masks[id(call.mechanism)], call.output.dtype)
         return call._replace(output=call.output * mask[:, None])
 
-    with watch_heads(visit):
-        yield
+    return partial(watch_heads, visit) if masks else nullcontext
 
 
 def _in_float32(model: RankingModel) -> RankingModel:

@@ -13,8 +13,8 @@ from pipelines.scoring.microbatches import (
     micro_batch_requests,
     over_micro_batches,
 )
-from recsys_attn.attention.layers.pruning import layers_in
 from recsys_attn.blocks.norms import has_batch_statistics
+from recsys_attn.layer import layers_in
 from recsys_attn.losses import task_loss
 from recsys_attn.models.interests import InterestExtractor
 from recsys_attn.multitask.balance import Balance

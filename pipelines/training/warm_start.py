@@ -25,8 +25,8 @@ from pipelines.training.load import MODEL_FILE
 from pipelines.training.optimizer import kind_of
 from pipelines.training.state import TASK_WEIGHTS, Saver
 from recsys_attn.attention.gates import HardConcrete
-from recsys_attn.attention.layers.pruning import layers_in
 from recsys_attn.embedding_tables import Table, plan_tables
+from recsys_attn.layer import layers_in
 from recsys_attn.schema import RESERVED_IDS, Schema
 
 

@@ -4,6 +4,7 @@ from recsys_attn.attention.core.watching import HeadsCall, watch_heads
 from recsys_attn.attention.core.weights import SparseWeights, SummaryWeights, dense_weights
 from recsys_attn.attention.disagreement import Disagreement
 from recsys_attn.attention.layers.attention import Attention
+from recsys_attn.attention.layers.from_keras import from_keras
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.attention.layers.pooling import AttentionPooling
 from recsys_attn.attention.layers.prepend_tokens import PrependTokens
@@ -39,6 +40,7 @@ __all__ = [
     "SummaryWeights",
     "TwoStreamEncoder",
     "dense_weights",
+    "from_keras",
     "prune_heads",
     "watch_heads",
 ]

@@ -65,6 +65,8 @@ class Disagreement(Layer):
     1
     """
 
+    adds_losses = True
+
     def __init__(
         self,
         subspace: float = 0.0,
@@ -73,6 +75,7 @@ class Disagreement(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.built = True  # it has no weights
         for name, factor in (
             ("subspace", subspace),
             ("positions", positions),

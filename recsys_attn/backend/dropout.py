@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from recsys_attn.backend.compiling import compiles, fused
+from recsys_attn.layer import Rematerialised
 from recsys_attn.tensors import Tensor
 
 if keras.backend.backend() == "tensorflow":
@@ -18,7 +19,7 @@ _SIZES_BY_OCTAVE = 8
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
-class Dropout(keras.layers.Dropout):
+class Dropout(Rematerialised, keras.layers.Dropout):
     """Keras' dropout, whose random numbers XLA computes in training on TensorFlow and a CPU.
 
     `y = x / (1 - rate)` for a share of `1 - rate` of the entries, drawn anew in each call, and 0

@@ -45,6 +45,7 @@ class AttentionalPairs(Layer):
     def __init__(self, mechanism: Any = "afm", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.products = PairProducts(by_channel=True, dtype=self.dtype_policy)
+        self.products.built = True  # it has no weights
         self.pooling = AttentionPooling(presets.get(mechanism), dtype=self.dtype_policy)
 
     def build(self, input_shape: Shape) -> None:

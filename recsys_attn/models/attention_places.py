@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 from recsys_attn.attention.core.watching import HeadsCall, watch_heads
-from recsys_attn.attention.layers.pruning import layers_in
+from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.embeddings import example_inputs
+from recsys_attn.layer import layers_in
 from recsys_attn.models.ranking import RankingModel
 
 
@@ -45,6 +46,9 @@ def watch_attention(
         model: The model that is called inside, once.
         visit: Returns the call to go on with, as for `watch_heads`.
 
+    Raises:
+        RuntimeError: As for `watch_heads`, if the model has attention.
+
     Example:
 
     >>> import numpy as np
@@ -69,7 +73,8 @@ def watch_attention(
         counts[place] = counts.get(place, 0) + 1
         return visit(place._replace(number=counts[place]), call)
 
-    with watch_heads(numbered):
+    attends = any(isinstance(layer, Mechanism) for layer in layers_in(model.tower))
+    with watch_heads(numbered) if attends else nullcontext():
         yield
 
 

@@ -52,6 +52,8 @@ class AveragedHeads(Layer):
     ((2, 3), 2)
     """
 
+    adds_losses = True
+
     def __init__(
         self,
         tasks: Sequence[str],

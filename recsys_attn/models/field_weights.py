@@ -24,7 +24,7 @@ def mean_factors(factors: Sequence[Tensor], present: Sequence[Tensor]) -> Tensor
 
 
 class FieldWeights:
-    """Records the attention of an interaction, as the visit of `watch_heads`.
+    """Records the attention of an interaction, as the visit of `visiting`.
 
     Args:
         count: The number F of fields.
@@ -36,7 +36,7 @@ class FieldWeights:
         self._outer = visitor()
 
     def visit(self, call: HeadsCall) -> HeadsCall:
-        """Records a call, after the visit of the `watch_heads` around, if there is one."""
+        """Records a call, after the visit of the block around, if there is one."""
         call = call if self._outer is None else self._outer(call)
         self._calls.append(call)
         return call

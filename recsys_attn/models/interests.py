@@ -59,6 +59,8 @@ class InterestExtractor(Layer):
     1
     """
 
+    adds_losses = True
+
     def __init__(self, weight: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         require_number("weight", weight, least=0)

@@ -14,11 +14,11 @@ from recsys_attn.attention.gates.hard_concrete import HardConcrete
 from recsys_attn.attention.layers.pruning import (
     gate_of,
     kept_units,
-    layers_in,
     prune_heads,
     require_order_free,
 )
 from recsys_attn.embeddings import example_inputs
+from recsys_attn.layer import layers_in
 from recsys_attn.models.attention_places import AttentionPlace, head_layers
 from recsys_attn.models.building_blocks import FieldInteraction
 from recsys_attn.models.ranking import RankingModel

@@ -11,8 +11,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layers.pruning import layers_in
 from recsys_attn.embeddings import FeatureEmbedding, example_inputs
+from recsys_attn.layer import layers_in
 from recsys_attn.schema import Schema
 from recsys_attn.serialization import deserialize, serialize
 from recsys_attn.tensors import Config, Shape, Tensor

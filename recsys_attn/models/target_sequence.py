@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.core.positions import front_first
-from recsys_attn.attention.core.watching import HeadsCall, visitor, watch_heads
+from recsys_attn.attention.core.watching import HeadsCall, visiting, visitor
 from recsys_attn.attention.scores.time_buckets import buckets_of_times
 from recsys_attn.blocks.attended import is_mixer
 from recsys_attn.blocks.encoder import TransformerEncoder
@@ -154,7 +154,7 @@ class TargetSequence(Layer):
             seen.append(call.weights)
             return call
 
-        with watch_heads(visit):
+        with visiting(visit):
             encoded = self.encoder(x, present=present)
         return encoded, seen[-1][:, :, -1]
 

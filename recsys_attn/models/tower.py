@@ -8,12 +8,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.core.watching import watch_heads
-from recsys_attn.attention.layers.pruning import layers_in
+from recsys_attn.attention.core.watching import visiting
 from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.embeddings import FeatureEmbedding, example_inputs
 from recsys_attn.field_factors import recorded_factors
-from recsys_attn.layer import Layer
+from recsys_attn.layer import Layer, layers_in
 from recsys_attn.models.field_gate import field_names
 from recsys_attn.models.field_weights import FieldWeights, mean_factors
 from recsys_attn.multitask.transfer import AdaptiveTransfer
@@ -157,7 +156,7 @@ class Tower(Layer):
         """
         schema = embedding.schema
         embedded = embedding(example_inputs(schema))
-        with watch_heads(None):  # these are no calls of the model
+        with visiting(None):  # these are no calls of the model
             interests, _ = self.interests(embedded)
         blocks, _ = field_blocks(embedded, interests)
         unused = () if self.field_gate is None else self.field_gate.unused
@@ -205,7 +204,7 @@ class Tower(Layer):
         if not explain:
             return self.interaction(blocks, present, row_mask=row_mask), {}
         fields = FieldWeights(sum(block.shape[-2] for block in blocks))
-        with watch_heads(fields.visit), recorded_factors() as factors:
+        with visiting(fields.visit), recorded_factors() as factors:
             vector = self.interaction(blocks, present, row_mask=row_mask)
         leading = ops.shape(vector)[:2]
         found = {name: _of_candidates(weights, leading) for name, weights in attention.items()}

@@ -52,6 +52,8 @@ class Balance(Layer):
     [0.1]
     """
 
+    adds_losses = True
+
     def __init__(self, factor: float = 0.01, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         require_number("factor", factor, least=0)

@@ -100,6 +100,8 @@ class OrderPenalty(Layer):
     0.25
     """
 
+    adds_losses = True
+
     def __init__(self, weight: float = 0.6, **kwargs: Any) -> None:
         super().__init__(**{"dtype": "float32", **kwargs})  # as of `ProbabilityChain`
         require_number("weight", weight, least=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from recsys_attn.attention.patterns import Causal
 from recsys_attn.attention.scores import Additive, Alibi, Dot
 from recsys_attn.blocks import LearnedPositions, TransformerBlock, TransformerEncoder
 from recsys_attn.interactions import AutoInt, InteractingLayer
+from tests.support.gradients import gradient
 from tests.support.layer_case import randomise
 
 B, S, E = 2, 5, 8
@@ -165,3 +167,51 @@ def test_a_block_twice_in_one_encoder_is_saved(tmp_path: Path) -> None:
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_allclose(loaded(X), model(X), rtol=1e-5, atol=1e-6)
+
+
+KERAS = {
+    "attention": lambda: MultiHeadAttention(2, 4),
+    "disagreement": lambda: MultiHeadAttention(2, 4, disagreement={"outputs": 0.1}),
+    "dropout": lambda: MultiHeadAttention(2, 4, Dense(dropout=0.5)),
+    "autoint": lambda: AutoInt(2, 2, 4),
+}
+
+
+@pytest.mark.parametrize("name", KERAS)
+def test_rematerialised_gradients_are_the_same(name: str) -> None:
+    layer = KERAS[name]()
+    expected = layer(X)
+    with keras.RematScope(mode="full"):
+        again = KERAS[name]()
+    again(X)
+    again.set_weights(layer.get_weights())
+    np.testing.assert_allclose(again(X), expected, rtol=1e-5, atol=1e-6)
+    gradients = [gradient(lambda x, each=each: each(x), X) for each in (layer, again)]
+    np.testing.assert_allclose(gradients[1], gradients[0], rtol=1e-4, atol=1e-5)
+    inputs = keras.Input((S, E))
+    model = keras.Model(inputs, again(inputs))
+    model.compile("sgd", "mse")
+    assert np.isfinite(model.train_on_batch(X, X))
+
+
+def test_a_layer_that_is_not_built_computes_its_shape() -> None:
+    layer = MultiHeadAttention(2, 4)
+    assert layer.compute_output_shape((None, S, E)) == (None, S, E)
+    assert not layer.built
+    pooled = keras.layers.TimeDistributed(AttentionPooling())(keras.Input((3, S, E)))
+    assert pooled.shape == (None, 3, E)
+
+
+@pytest.mark.parametrize("make", [KERAS["attention"], KERAS["autoint"]])
+def test_quantize_says_what_it_leaves(make: Callable[[], Any]) -> None:
+    inputs = keras.Input((S, E))
+    model = keras.Model(inputs, keras.layers.Dense(3)(make()(inputs)))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.quantize("int8")
+    assert any("other layers of recsys_attn as they are" in str(each.message) for each in caught)
+    assert model.layers[-1].quantization_mode == "int8"
+    layer = MultiHeadAttention(2, 4)
+    layer.build((None, S, E))
+    with pytest.raises(NotImplementedError, match="MultiHeadAttention and the other layers"):
+        layer.quantize("int8")

@@ -48,8 +48,9 @@ FOLDER_ORDER: Mapping[str, str] = {
     "engines metrics common",
     "recsys_attn": (
         "objectives models interactions multitask attention blocks optimizers embeddings losses "
-        "initializers backend layer registry serialization embedding_tables schema loss_options "
-        "id_transforms checks masked_mean random_integers constant_factors field_factors tensors"
+        "initializers constant_factors backend layer registry serialization embedding_tables "
+        "schema loss_options id_transforms checks masked_mean random_integers field_factors "
+        "tensors registered"
     ),
     "recsys_attn.attention": (
         "layers disagreement time_positions relative_positions presets mechanisms routers gates "

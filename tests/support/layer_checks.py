@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -70,6 +71,20 @@ def symbolic_output_is_the_real_one(case: LayerCase, folder: Path) -> None:
             for wanted, size in zip(symbol.shape, tensor.shape, strict=True)
         ]
         assert tuple(tensor.shape) == tuple(known)
+
+
+def shapes_are_computed(case: LayerCase, folder: Path) -> None:
+    """From those of the inputs alone, as `TimeDistributed` asks for them."""
+    layer, given = case.example[0], {name: x.shape for name, x in case.symbols().items()}
+    names = inspect.signature(layer.compute_output_shape).parameters
+    if "kwargs" in names:
+        shapes = layer.compute_output_shape(**{f"{n}_shape": shape for n, shape in given.items()})
+    else:  # without masks, which it does not need
+        inputs = [given[name] for name in case.inputs]
+        shapes = layer.compute_output_shape(*inputs[: len(names)])
+    assert repr(shapes) == repr(
+        keras.tree.map_structure(lambda x: x if x is None else tuple(x.shape), case.graph.output)
+    )
 
 
 def mixed_precision_keeps_float32_weights(case: LayerCase, folder: Path) -> None:
@@ -149,6 +164,7 @@ CHECKS: tuple[Callable[[LayerCase, Path], None], ...] = (
     saved_model_loads,
     training_step_changes_weights,
     symbolic_output_is_the_real_one,
+    shapes_are_computed,
     mixed_precision_keeps_float32_weights,
     rows_are_independent,
     padding_reaches_no_output,

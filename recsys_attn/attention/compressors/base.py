@@ -27,6 +27,7 @@ class Compressor(Layer):
     """Replaces many keys and values by a few summaries.
 
     Attributes:
+        contract: What each compressor promises.
         ordered: Whether the positions of a summary do not depend on the number of events. If they
             do, a summary has no position and there is no causal form.
 
@@ -49,6 +50,7 @@ class Compressor(Layer):
     (2, 3, 4, 8)
     """
 
+    contract = "masked keys and values do not influence a summary, and it masks empty ones"
     ordered = True
 
     def build(self, key_shape: Shape, value_shape: Shape) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import keras
@@ -14,6 +14,7 @@ from recsys_attn.attention.mechanisms.disentangled import Disentangled
 from recsys_attn.attention.mechanisms.linear import Linear
 from recsys_attn.attention.relative_positions import encodes_order
 from recsys_attn.attention.weightings.talking_heads import TalkingHeads
+from recsys_attn.layer import layers_in
 from recsys_attn.serialization import deserialize, replaced, serialize
 from recsys_attn.tensors import Shape
 
@@ -187,21 +188,6 @@ def _smaller_parts(layer: keras.layers.Layer, kept: Mapping[Any, Sequence[int]])
         if hasattr(each, "with_layers_without_heads"):  # its config has no layers
             parts[each] = each.with_layers_without_heads(kept)
     return parts
-
-
-def layers_in(value: Any) -> Iterator[Any]:
-    """Yields a layer and the layers in its public attributes, depth first."""
-    if isinstance(value, keras.layers.Layer):
-        yield value
-        public = [part for name, part in vars(value).items() if not name.startswith("_")]
-        for part in public:
-            yield from layers_in(part)
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from layers_in(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from layers_in(part)
 
 
 def _build_like(old: Any, new: Any) -> None:

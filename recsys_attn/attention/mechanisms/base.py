@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import keras
+from keras import ops
 
 from recsys_attn.attention.core import mask_checks
 from recsys_attn.attention.core.head_layout import (
@@ -16,8 +17,10 @@ from recsys_attn.attention.core.head_layout import (
     require_a_value_a_key,
 )
 from recsys_attn.attention.core.masks import MASK_ARGUMENTS, Masks
-from recsys_attn.attention.core.watching import HeadsCall, visitor, watch_heads
-from recsys_attn.layer import Layer, require_tensors
+from recsys_attn.attention.core.watching import HeadsCall, visiting, visitor
+from recsys_attn.attention.mechanisms.contract import require_contract
+from recsys_attn.backend.tracing import is_traced
+from recsys_attn.layer import Layer, is_own, layers_in, require_tensors
 from recsys_attn.registry import Registry
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -31,8 +34,10 @@ class Mechanism(Layer):
     `key_positions`), which are checked and become the record.
 
     Attributes:
+        contract: What each mechanism promises.
         honours: The arguments that the mechanism looks at, by name. A call with another is an
-            error, because an ignored mask would leak the future or padding.
+            error, because an ignored mask would leak the future or padding; without `query_mask`
+            the outputs of padded queries become zeros after the call.
         returns_weights: Whether it returns the weight of each pair at every call.
         weights_on_request: Whether it returns weights, in a form of its own, when a call asks for
             them by `return_weights`.
@@ -81,6 +86,10 @@ class Mechanism(Layer):
         "gate": "a gate belongs to the layer around, such as MultiHeadAttention",
         "disagreement": "it belongs to the layer around, such as MultiHeadAttention",
     }
+    contract = (
+        "`honours` names the masks that `call` uses: what they hide reaches no output, and a query "
+        "that may attend nothing gets zeros"
+    )
     honours: tuple[str, ...] = ()
 
     @property
@@ -149,14 +158,21 @@ class Mechanism(Layer):
                 "`masks` must be a Masks, and then nothing else is given; or give each mask by "
                 f"name, as in key_mask=... Received: {type(masks).__name__}, {sorted(given)}"
             )
+        present = None
+        if "query_mask" not in self.honours:
+            present, masks = masks[0], Masks(None, *masks[1:])
         visit = visitor()
         if (return_weights or visit is not None) and self.weights_on_request:
             others["return_weights"] = True
         masks = Masks(*masks)  # a functional model that is read from a file has a plain list
-        if visit is None:
+        if visit is None and present is None:
             return super().__call__(query, key, value, masks=masks, **others)
-        with watch_heads(None):
+        with visiting(None):
             output, weights = super().__call__(query, key, value, masks=masks, **others)
+        if present is not None:
+            output = ops.where(present[:, :, None, None], output, ops.zeros_like(output))
+        if visit is None:
+            return output, weights
         seen = visit(HeadsCall(self, value, output, weights, masks))
         return seen.output, seen.weights
 
@@ -195,7 +211,7 @@ class Mechanism(Layer):
     def require_honoured(self, *names: str) -> None:
         """Raises unless the mechanism looks at the arguments of these names."""
         for name in names:
-            if name not in self.honours:
+            if name not in (*self.honours, "query_mask"):
                 raise TypeError(
                     f"{type(self).__name__} cannot honour `{name}`, since {self.reason(name)}. "
                     "Leave it out, or use the mechanism Dense"
@@ -203,7 +219,17 @@ class Mechanism(Layer):
 
     def reason(self, name: str) -> str:
         """Returns why the mechanism does not look at an argument, for an error."""
+        if is_own(self):
+            return f"`honours` of its class names {self.honours} alone; add it if `call` uses it"
         return "it does not look at every pair of a query and a key"
+
+    def check_contract(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
+        """Raises if parts that the user made break their contract, on made input."""
+        own = [part for part in layers_in(self) if is_own(part)]
+        given = getattr(self, "next_positions", False)  # needs positions of a real sequence
+        if own and not given and not is_traced():
+            with visiting(None):
+                require_contract(self, own, (query_shape, key_shape, value_shape))
 
     def require_context(self) -> None:
         """Raises unless keys of a context may stand in front of those of the sequence.

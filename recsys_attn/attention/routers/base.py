@@ -20,6 +20,7 @@ class Router(Layer):
     cross-attention, calls `look_up`.
 
     Attributes:
+        contract: What each router promises.
         default_score: Name of the default score.
         shares_query_and_key: Whether queries and keys have one projection.
         content_based: Whether the groups depend on the tokens, including future ones.
@@ -42,6 +43,7 @@ class Router(Layer):
     (2, 5, 1, 8)
     """
 
+    contract = "a masked token displaces no other, and its group says that it is padding"
     default_score = "scaled_dot"
     shares_query_and_key = False
     content_based = False

@@ -13,6 +13,7 @@ class Weighting(Layer):
     """Turns logits into weights.
 
     Attributes:
+        contract: What each weighting promises.
         needs_query: Whether `call` takes `query` (B, T, N, H) too, and `build` its shape.
 
     Call arguments:
@@ -36,7 +37,14 @@ class Weighting(Layer):
     (2, 1, 3, 5)
     """
 
+    contract = (
+        "0 where `allowed` is False, zeros for a query that may attend nothing, and no use of a "
+        "logit that is not allowed"
+    )
     needs_query = False
+
+    def build(self, logits_shape: Shape) -> None:
+        """Creates the weights; the default has none."""
 
     def call(self, logits: Tensor, allowed: Tensor | None = None) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} must implement `call`")

@@ -36,6 +36,8 @@ class Previous(Mechanism):
         length = key.shape[1]
         shape = (ops.shape(query)[0], query.shape[2], length, length)
         weights = ops.broadcast_to(ops.eye(length, k=-1), shape)
+        if masks.key is not None:
+            weights = weights * ops.cast(masks.key, weights.dtype)[:, None, None]
         return ops.einsum("bnts,bsnv->btnv", weights, value), weights
 
 

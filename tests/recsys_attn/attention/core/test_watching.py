@@ -1,5 +1,8 @@
 """Heads are seen at each call of a mechanism, once, and their output may be changed."""
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
@@ -75,3 +78,77 @@ def test_no_call_is_seen_after_the_block(events: np.ndarray) -> None:
     calls = seen_by(layer, events)
     layer(events)
     assert len(calls) == 1
+
+
+def edit(call: HeadsCall) -> HeadsCall:
+    return call._replace(output=call.output + 2.0)
+
+
+def predictor(events: np.ndarray) -> keras.Model:
+    inputs = keras.Input(events.shape[1:])
+    model = keras.Model(inputs, MultiHeadAttention(2, 4)(inputs))
+    model.compile()
+    return model
+
+
+def compiled(model: keras.Model) -> Callable[[np.ndarray], Any]:
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.jit(lambda x: model(x))
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.function(lambda x: model(x))
+    pytest.skip("this backend traces no functions")
+
+
+@pytest.mark.parametrize("traced_before", [False, True])
+def test_an_edit_is_not_kept_by_a_traced_function(traced_before: bool, events: np.ndarray) -> None:
+    model = predictor(events)
+    for call in (compiled(model), lambda x: model.predict(x, verbose=0)):
+        expected = model(events)
+        if traced_before:
+            call(events)
+        with pytest.raises(RuntimeError, match="Received: 0 such calls"), watch_heads(edit):
+            call(events)
+        np.testing.assert_allclose(call(events), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_block_in_a_traced_function_is_of_its_calls(events: np.ndarray) -> None:
+    model = predictor(events)
+
+    def edited(x: Any) -> Any:
+        with watch_heads(edit) as seen:
+            output = model(x)
+        assert seen.calls == 1
+        return output
+
+    with watch_heads(edit):
+        expected = model(events)
+    np.testing.assert_allclose(compiled(edited)(events), expected, rtol=1e-5, atol=1e-6)
+    assert np.abs(ops.convert_to_numpy(expected - model(events))).max() > 0.1
+
+
+def test_a_traced_call_after_a_seen_one_is_refused(events: np.ndarray) -> None:
+    model = predictor(events)
+    refused = pytest.raises(RuntimeError, match="Received: 1 such calls, and a call of a traced")
+    with refused, watch_heads(edit):
+        model(events)
+        compiled(model)(events)
+
+
+def test_the_first_call_of_a_model_without_build_is_seen(events: np.ndarray) -> None:
+    """Keras traces it for its shapes before it runs it."""
+
+    class Whole(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = MultiHeadAttention(2, 4)
+
+        def call(self, inputs: Any) -> Any:
+            return self.attention(inputs)
+
+    with watch_heads(edit) as seen:
+        Whole()(events)
+    assert seen.calls == 1
