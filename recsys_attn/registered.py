@@ -98,6 +98,7 @@ MODULES = {
     "attention.weightings.top_k": "weightings.TopK",
     "backend.dropout": "Dropout",
     "blocks.attentional_gru": "AttentionalGru",
+    "blocks.constant_in_training": "ConstantInTraining",
     "blocks.control_tokens": "ControlTokens",
     "blocks.decoder": "TransformerDecoder",
     "blocks.decoder_block": "TransformerDecoderBlock",
