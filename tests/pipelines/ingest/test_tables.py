@@ -21,7 +21,7 @@ SCHEMA = Schema(
         Categorical("item", dtype="int64"),
         Numeric("price"),
         Sequence("clicked", shares="item", dtype="int64"),
-        Sequence("words"),
+        Sequence("words", history="words"),
     ),
     tasks=(Task("click"),),
 )

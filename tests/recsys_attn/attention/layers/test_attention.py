@@ -132,7 +132,8 @@ def test_a_mechanism_of_ones_own_is_a_call() -> None:
 
         def call(self, query: Any, key: Any, value: Any, masks: Any) -> Any:
             weights = keras.ops.cast(masks.key, value.dtype)[..., None, None]
-            mean = keras.ops.sum(value * weights, 1, True) / keras.ops.sum(weights, 1, True)
+            count = keras.ops.maximum(keras.ops.sum(weights, 1, True), 1)
+            mean = keras.ops.sum(value * weights, 1, True) / count
             return keras.ops.broadcast_to(mean, keras.ops.shape(query)), None
 
     mask = np.arange(S) < np.array([[2], [S]])

@@ -26,8 +26,10 @@ from recsys_attn.attention.compressors import (
     Pool,
     Segments,
 )
+from recsys_attn.attention.compressors.base import CompressedKeys
 from recsys_attn.attention.mechanisms import Compressed, Lookup, Routed
 from recsys_attn.attention.routers import Blocks, KMeans, Lsh, Router, Sinkhorn
+from recsys_attn.attention.routers.groups import Groups
 from tests.support.arrays import assert_close, numpy
 from tests.support.heads import KEY, KEY_MASK, QUERY, QUERY_MASK, SELF, VALUE, H, N, S, T, V
 from tests.support.layer_case import tensorflow
@@ -176,14 +178,29 @@ def test_pooling_returns_dense_weights(queries: int | None) -> None:
 
 
 class Whole(Router):
-    def group(self, query: Any, key: Any, value: Any, *masks: Any) -> Any: ...
+    has_positions = False
+
+    def group(
+        self, query: Any, key: Any, value: Any, query_mask: Any, key_mask: Any, training: Any
+    ) -> list[Groups]:
+        allowed = None if key_mask is None else key_mask[:, None, None]
+        return [Groups(query, key, value, allowed=allowed)]
+
+    def merge(self, groups: Any, outputs: Any, masses: Any) -> Any:
+        return outputs[0]
 
 
-class Half(Compressor):
-    def count(self, length: Any) -> Any: ...
+class Same(Compressor):
+    ordered = False
+
+    def compress(self, key: Any, value: Any, key_mask: Any = None) -> CompressedKeys:
+        return CompressedKeys(key, value, key_mask)
+
+    def count(self, length: Any) -> Any:
+        return length
 
 
 def test_own_parts_without_shares_make_no_weights() -> None:
-    for mechanism in (Routed(Whole()), Compressed(Half()), Compressed(Chain([Pool(2), Half()]))):
+    for mechanism in (Routed(Whole()), Compressed(Same()), Compressed(Chain([Pool(2), Same()]))):
         with pytest.raises(ValueError, match="`return_weights` needs the weight of each pair"):
             MultiHeadAttention(2, 4, mechanism)(EVENTS, return_weights=True)
