@@ -26,7 +26,7 @@ from benchmarks.servers.channel import OWN_CONNECTION, PREDICT, UNLIMITED
 from benchmarks.servers.processes import processor_seconds
 
 _CONNECTIONS = 8
-_WARM = 1.0  # seconds of load before the measured ones: by then the queue is what it will be
+_WARM = 1.0  # seconds of load before the measured ones, in which the queue settles
 _TICK = 0.001  # the loop sleeps no shorter: what came due meanwhile is sent together
 _IN_TIME = "OK"
 
@@ -55,7 +55,7 @@ class Sender:
 
 
 class Window:
-    """Counts what is answered in the measured seconds, and the processors' time in them.
+    """Counts the answers of the measured seconds, and the processor time in them.
 
     Args:
         server: Process id of the server.
@@ -139,7 +139,7 @@ async def main() -> None:
     address, folder, way = sys.argv[1:]
     requests = [path.read_bytes() for path in sorted(Path(folder).glob(f"{way}-*"))]
     sender = Sender(address, requests)
-    gc.disable()  # a collection would delay what is due
+    gc.disable()  # a collection would delay requests
     for line in sys.stdin:
         asked = json.loads(line)
         loop = closed_loop if "callers" in asked else open_loop

@@ -1,7 +1,7 @@
 """The missing value of each type, for features and for keys, offline and online.
 
-Null, the empty string, the smallest int64 and NaN are one missing value. A key that is missing
-names nobody: such rows have no past, and share no group, split or request. Whitespace is a value.
+Null, the empty string, the smallest int64 and NaN are one missing value. Rows whose key
+is missing have no past, and share no group, split or request. Whitespace is a value.
 """
 
 from __future__ import annotations

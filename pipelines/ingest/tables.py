@@ -40,7 +40,7 @@ def read_csv(options: DataOptions, schema: Schema | None) -> Source:
 
 
 def parquet_files(place: Storage, schema: Schema | None = None) -> list[SourceFile]:
-    """The Parquet files of a file or folder, each read as a stream of what it stores."""
+    """The Parquet files of a file or folder, each read as a stream in its stored types."""
     footers = Footers.read(place, by_name(schema))
     with_rows = set(footers.file.tolist())
     return [

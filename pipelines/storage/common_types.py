@@ -184,7 +184,7 @@ def _of_feature(name: str, found: list[StoredType], feature: Feature) -> pa.Data
                 f"{each.where}: column {name!r}: expected {describe_type(feature)}, received "
                 f"{each.kind}.{beside}"
             )
-    if feature.dtype == "float32":  # what is rounded to it is a number of any size
+    if feature.dtype == "float32":  # a number of any size may be rounded to it
         return pa.list_(pa.float64()) if listed else pa.float64()
     return arrow_type(feature.dtype, listed)
 

@@ -1,4 +1,4 @@
-"""Times of every kind become exact ticks; what is no time is refused by its value."""
+"""Times of every kind become exact ticks; other values are refused by name."""
 
 import datetime as dt
 import subprocess

@@ -1,4 +1,4 @@
-"""A key that is null, "" or the smallest int64 names nobody, wherever a key groups rows."""
+"""Rows whose key is null, "" or the smallest int64 belong to no group."""
 
 import numpy as np
 import pyarrow as pa
