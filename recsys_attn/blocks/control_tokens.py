@@ -62,6 +62,11 @@ class ControlTokens(Layer):
         """The blocks of the encoder."""
         return self.encoder.blocks
 
+    @property
+    def uses_times(self) -> bool:
+        """Whether the positions of a call are times."""
+        return getattr(self.encoder, "uses_times", False)
+
     def build(self, inputs_shape: Shape, context_shape: Shape) -> None:
         if len(context_shape) != 3 or None in context_shape[1:]:
             raise ValueError(

@@ -115,6 +115,11 @@ class SegmentMemory(Layer):
         """The blocks of the encoder."""
         return self.encoder.blocks
 
+    @property
+    def uses_times(self) -> bool:
+        """Whether the scores of the blocks read times, which a segment does not have."""
+        return self.encoder.uses_times
+
     def build(self, inputs_shape: Shape) -> None:
         build_part(self, "encoder", self.encoder, inputs_shape)
         self.width = int(inputs_shape[-1] or 0)

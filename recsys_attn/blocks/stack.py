@@ -41,6 +41,7 @@ class Stack(Layer):
             require_positive("depth", depth)
         self.depth = depth
         self._require_depth(len(self.blocks) if depth is None else depth)
+        self._require_one_meaning()
         last = self.blocks[-1].sublayers[-1]
         norm = None if last.placement == "post" else NORMS.get(last.norm, dtype=self.dtype_policy)
         self.final_norm: Any = norm if norm is not None and has_norm(norm) else None
@@ -65,6 +66,25 @@ class Stack(Layer):
                     f"leave it out. Received: depth={residual.depth}, in {depth} blocks"
                 )
             residual.stack = depth
+
+    @property
+    def uses_times(self) -> bool:
+        """Whether the positions of a call are times."""
+        return any(mechanism.uses_times for mechanism in self._mechanisms)
+
+    @property
+    def _mechanisms(self) -> list[Any]:
+        attentions = [block.attention for block in self.blocks]
+        return [each.mechanism for each in attentions if hasattr(each, "mechanism")]
+
+    def _require_one_meaning(self) -> None:
+        for mechanism in self._mechanisms:
+            if self.uses_times and mechanism.positional and not mechanism.uses_times:
+                raise ValueError(
+                    "The positions of a call are times for one of the `blocks` and places for "
+                    "another. Give both a score of times, such as 'time_buckets', or neither. "
+                    f"Received: {type(mechanism).__name__} with places"
+                )
 
     def finish(self, x: Tensor, present: Tensor | None, condition: Tensor | None) -> Tensor:
         """Returns the output of the final norm, with zeros for padding."""

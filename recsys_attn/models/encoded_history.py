@@ -33,12 +33,12 @@ class EncodedHistory(Layer):
 
     Args:
         encoder: A layer `(events (B, S, K), present (B, S)) -> (B, S, K)`, such as a
-            `TransformerEncoder`.
+            `TransformerEncoder`. One whose attribute `uses_times` is True gets the times of the
+            events as `positions`.
         history: The history layer, such as `TargetAttention` or `InterestHistory`.
         positions: An `EventPositions` before the encoder, its name or its config. Defaults to
             none: right for an encoder with positions of its own.
         share_biases: Whether the blocks of the encoder have one u and v of Transformer-XL.
-        by_time: Whether the encoder's positions are the times of the events.
         context: An `EncoderContext`, or the table of its arguments: features of the request for
             the encoder. Defaults to none. With `"tokens"` the encoder is a `ControlTokens`.
         gain: Initial value of a learned factor of the encoded events. Defaults to none. Set it near
@@ -50,7 +50,7 @@ class EncodedHistory(Layer):
         events: `(B, S, K)`.
         event_mask: `(B, S)`.
         query_mask: `(B, T)`, False at padded candidates.
-        times: `(B, S)`, integers of seconds, for positions that use times and for `by_time`.
+        times: `(B, S)`, integers of seconds, where `uses_times`.
         context: Vectors `(B, C)` of the features of `context`, a list.
         context_mask: `(B, M)`, False for those of the M features that are missing.
         return_weights: Whether to return the weights of `history` too.
@@ -79,14 +79,11 @@ class EncodedHistory(Layer):
         history: Any,
         positions: Any = None,
         share_biases: bool = False,
-        by_time: bool = False,
         context: Any = None,
         gain: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        require_bool("by_time", by_time)
-        self.by_time = by_time
         self.encoder: Any = layer_of("encoder", encoder, "present", such_as="TransformerEncoder")
         self.history: Any = layer_of("history", history, "query_mask", such_as="TargetAttention")
         require_bool("share_biases", share_biases)
@@ -119,7 +116,7 @@ class EncodedHistory(Layer):
     @property
     def uses_times(self) -> bool:
         """Whether it takes the times of the events."""
-        return self.by_time or (self.positions is not None and self.positions.uses_times)
+        return any(getattr(part, "uses_times", False) for part in (self.encoder, self.positions))
 
     def build(self, *shapes: Shape) -> None:
         self.built = True  # the parts are built by their first call
@@ -148,9 +145,9 @@ class EncodedHistory(Layer):
             of_encoder = {"condition": ops.concatenate(context, axis=-1)}
         if times is not None:
             times = ops.take_along_axis(times, order, axis=1)
-            if self.by_time:
+            if getattr(self.encoder, "uses_times", False):
                 of_encoder["positions"] = times
-            else:
+            if getattr(self.positions, "uses_times", False):
                 of_positions["times"] = times
         if self.positions is not None:
             events = self.positions(events, present=event_mask, **of_positions)
@@ -171,7 +168,6 @@ class EncodedHistory(Layer):
             "history": serialize(self.history),
             "positions": serialize(self.positions),
             "share_biases": self.share_biases,
-            "by_time": self.by_time,
             "context": None if self.context is None else _table(self.context),
             "gain": self.gain,
         }
@@ -216,7 +212,6 @@ def encoded_histories(
             make_history(),
             parts.positions,
             parts.share_biases,
-            parts.by_time,
             context,
         )
     return found
@@ -228,7 +223,6 @@ class EncoderParts(NamedTuple):
     encoder: Any
     positions: EventPositions | None
     share_biases: bool
-    by_time: bool
 
 
 def encoder_parts(
@@ -267,15 +261,14 @@ def encoder_parts(
             added = type(kind).from_config(kind.get_config())  # each history has its own weights
     how = None if context is None else context.how
     made: Any = encoders.stack(encoder, *sizes, conditional=how == "norm", **of_heads)
-    mechanisms = [getattr(block.attention, "mechanism", None) for block in made.blocks]
-    if not by_time and any(getattr(each, "uses_times", False) for each in mechanisms):
+    if not by_time and made.uses_times:
         raise ValueError(
             "`encoder` has a score of times, which would read places here. Leave the times out of "
             "its score, and give `encoder_positions`: 'time_buckets' or 'time_intervals'"
         )
     if how == "tokens":
         made = ControlTokens(made)
-    return EncoderParts(made, added, share_biases, by_time)
+    return EncoderParts(made, added, share_biases)
 
 
 def require_histories(schema: Schema, model: str) -> None:

@@ -33,7 +33,6 @@ class EventEncoder(Layer):
         positions: An `EventPositions` before the encoder, or its config. Defaults to none: right
             for an encoder with positions of its own.
         share_biases: Whether the blocks of the encoder have one u and v of Transformer-XL.
-        by_time: Whether the encoder's positions are the times of the events.
         dropout: Share of the numbers of the events that is dropped in training, after positions.
         scale: Whether to multiply the events by `sqrt(K)` before positions, as in SASRec and HSTU.
         normalise: Whether to normalise the events before the encoder: for post-norm blocks, whose
@@ -66,15 +65,14 @@ class EventEncoder(Layer):
         encoder: Any,
         positions: Any = None,
         share_biases: bool = False,
-        by_time: bool = False,
         dropout: float = 0.0,
         scale: bool = False,
         normalise: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        flags = {"share_biases": share_biases, "by_time": by_time, "scale": scale}
-        for name, value in {**flags, "normalise": normalise}.items():
+        flags = {"share_biases": share_biases, "scale": scale, "normalise": normalise}
+        for name, value in flags.items():
             require_bool(name, value)
         require_share("dropout", dropout)
         self.encoder: Any = layer_of("encoder", encoder, "present", such_as="TransformerEncoder")
@@ -82,7 +80,6 @@ class EventEncoder(Layer):
         self.share_biases = share_biases
         if share_biases:
             relative_positions.share_biases(self.encoder)
-        self.by_time = by_time
         self.scale = scale
         self.normalise = normalise
         self.norm = keras.layers.LayerNormalization(dtype=self.dtype_policy) if normalise else None
@@ -92,6 +89,11 @@ class EventEncoder(Layer):
     def of(cls, parts: EncoderParts, dropout: float = 0.0, **options: bool) -> EventEncoder:
         """Returns the encoder of some parts."""
         return cls(*parts, dropout, **options)
+
+    @property
+    def by_time(self) -> bool:
+        """Whether the positions of the encoder are the times of the events."""
+        return getattr(self.encoder, "uses_times", False)
 
     @property
     def uses_times(self) -> bool:
@@ -136,7 +138,6 @@ class EventEncoder(Layer):
             "encoder": serialize(self.encoder),
             "positions": serialize(self.positions),
             "share_biases": self.share_biases,
-            "by_time": self.by_time,
             "dropout": self.dropout.rate,
             "scale": self.scale,
             "normalise": self.normalise,

@@ -61,8 +61,7 @@ def with_encoder(model: RankingModel, trained: SequenceModel, history: str) -> R
             f"The history {history!r} of {model.name!r} uses the times of its events itself, which "
             "an encoder before it does not pass on. Use a model such as 'din'"
         )
-    uses_times = trained.encoder.uses_times
-    if uses_times and not any(map(is_age, model.schema.histories[history])):
+    if trained.encoder.uses_times and not any(map(is_age, model.schema.histories[history])):
         raise ValueError(
             f"The encoder of {trained.name!r} uses the times of events, so the history {history!r} "
             "needs a sequence with the transform 'age'. "
@@ -70,9 +69,7 @@ def with_encoder(model: RankingModel, trained: SequenceModel, history: str) -> R
         )
     config = model.get_config()
     encoder: EventEncoder = deserialize(nameless(serialize(trained.encoder)))
-    made = EncodedHistory(
-        encoder, deserialize(nameless(serialize(histories[history]))), by_time=uses_times, gain=GAIN
-    )
+    made = EncodedHistory(encoder, deserialize(nameless(serialize(histories[history]))), gain=GAIN)
     config["tower"]["config"]["histories"][history] = serialize(made)
     try:
         found = RankingModel.from_config(config)

@@ -300,7 +300,7 @@ def hstu(
         return TransformerBlock(attention, feed_forward_units=0, dropout=dropout)
 
     made = TransformerEncoder([block() for _ in range(num_layers)])
-    parts = EncoderParts(made, LearnedPositions(length), False, by_time)
+    parts = EncoderParts(made, LearnedPositions(length), False)
     encoder = EventEncoder.of(parts, dropout, scale=True)
     head: dict[str, Any] = {"temperature": temperature, "tied": tied}
     return model_of(schema, width, encoder, "hstu", action=action, **head)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from recsys_attn.attention.core.mask_checks import require_fit
+from recsys_attn.attention.core.positions import PlacesAndTimes
 from recsys_attn.tensors import Shape, Tensor
 
 
@@ -25,6 +26,8 @@ class Masks(NamedTuple):
         key_positions: (B or 1, N or 1, S), int32.
         context: (B, M) booleans, the mask of keys in front that belong to no place of the sequence,
             such as the scenario. `key`, `pairs` and `bias` have M + S keys then.
+        query_times, key_times: The positions of a call of a mechanism that reads times, instead of
+            `query_positions` and `key_positions`, which are always places.
 
     Example:
 
@@ -41,6 +44,8 @@ class Masks(NamedTuple):
     query_positions: Tensor | None = None
     key_positions: Tensor | None = None
     context: Tensor | None = None
+    query_times: Tensor | None = None
+    key_times: Tensor | None = None
 
     @classmethod
     def of(cls, query_shape: Shape, key_shape: Shape, **given: Any) -> Masks:
@@ -84,6 +89,23 @@ class Masks(NamedTuple):
             bias=None if self.bias is None else in_front(self.bias, count, keys, 0.0),
             context=known[0],
         )
+
+    def by_time(self) -> Masks:
+        """Returns the record with the positions of a call as times; the places are the default."""
+        if self.query_times is not None or self.key_times is not None:
+            return self
+        times = {"query_times": self.query_positions, "key_times": self.key_positions}
+        return self._replace(query_positions=None, key_positions=None, **times)
+
+    @property
+    def rows(self) -> PlacesAndTimes:
+        """The positions of the queries."""
+        return PlacesAndTimes(self.query_positions, self.query_times)
+
+    @property
+    def columns(self) -> PlacesAndTimes:
+        """The positions of the keys."""
+        return PlacesAndTimes(self.key_positions, self.key_times)
 
     @property
     def context_size(self) -> int:

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras import ops
 
 from recsys_attn.attention.core.mask_checks import mask_of
 from recsys_attn.tensors import Config, Tensor
+
+
+class PlacesAndTimes(NamedTuple):
+    """Positions of queries or of keys: their places in the sequence, and their times.
+
+    Attributes:
+        places: (B or 1, N or 1, T), int32; None for the default ones.
+        times: (B or 1, N or 1, T), int32; None for the places.
+    """
+
+    places: Tensor | None = None
+    times: Tensor | None = None
+
+    @classmethod
+    def of(cls, given: Any, are_times: bool) -> PlacesAndTimes:
+        """Returns the positions of a call, which are either, beside the default places."""
+        if isinstance(given, PlacesAndTimes):
+            return given
+        return cls(times=given) if are_times else cls(places=given)
+
+    def read_by(self, part: Any) -> Tensor | None:
+        """Returns the positions for a part, by its attribute `uses_times`."""
+        return self.times if part.uses_times and self.times is not None else self.places
 
 
 def natural_positions(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:

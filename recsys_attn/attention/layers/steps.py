@@ -151,12 +151,11 @@ def _dense(layer: Any, heads: tuple[Tensor, ...], event: Tensor, masks: Masks) -
 
 def _routed(layer: Any, heads: tuple[Tensor, ...], event: Tensor, masks: Masks) -> Tensor:
     mechanism, (query, key, value) = layer.mechanism, heads
-    rows, columns = masks.query_positions, masks.key_positions
-    row, column = pairs(*resolve(query, key, rows, columns))
+    row, column = pairs(*resolve(query, key, masks.query_positions, masks.key_positions))
     allowed = ops.logical_and(masks.allowed(), _pattern(mechanism)(row, column, row + 1))
 
     def score(query: Tensor, key: Tensor, allowed: Tensor | None) -> Tensor:
-        logits = logits_of(mechanism.score, query, key, allowed, rows, columns)
+        logits = logits_of(mechanism.score, query, key, allowed, masks.rows, masks.columns)
         return ops.cast(logits, "float32")
 
     def weighting(logits: Tensor, allowed: Tensor | None) -> Tensor:

@@ -42,7 +42,8 @@ class Mechanism(Layer):
         weights_on_request: Whether it returns weights, in a form of its own, when a call asks for
             them by `return_weights`.
         positional: Whether it uses positions.
-        uses_times: Whether these are times; a pattern counts the places of the keys then.
+        uses_times: Whether these are times. `call` gets them as `query_times` and `key_times` of
+            the masks then, and the places are the default ones.
         reads_columns: Whether the result depends on the columns of the keys, so that padding must
             stand behind them.
         is_causal: Whether no query attends a later key.
@@ -165,6 +166,7 @@ class Mechanism(Layer):
         if (return_weights or visit is not None) and self.weights_on_request:
             others["return_weights"] = True
         masks = Masks(*masks)  # a functional model that is read from a file has a plain list
+        masks = masks.by_time() if self.uses_times else masks
         if visit is None and present is None:
             return super().__call__(query, key, value, masks=masks, **others)
         with visiting(None):

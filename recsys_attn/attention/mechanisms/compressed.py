@@ -10,7 +10,7 @@ from keras import ops
 from recsys_attn.attention import compressors, scores, weightings
 from recsys_attn.attention.core.head_layout import logits_shape, require_a_value_a_key
 from recsys_attn.attention.core.masks import Masks, both
-from recsys_attn.attention.core.positions import natural_positions, pairs
+from recsys_attn.attention.core.positions import PlacesAndTimes, natural_positions, pairs
 from recsys_attn.attention.core.weights import SummaryWeights
 from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
 from recsys_attn.attention.mechanisms.dense import attention
@@ -70,7 +70,7 @@ class Compressed(Mechanism):
 
     Raises:
         ValueError: The compressor has no order of events for `causal` or for a positional score,
-            or T is not S with `causal`.
+            the score reads times, or T is not S with `causal`.
 
     Example:
 
@@ -111,6 +111,11 @@ class Compressed(Mechanism):
         self._check_order()
 
     def _check_order(self) -> None:
+        if self.score.uses_times:
+            raise ValueError(
+                "A score of times is not possible, since a summary stands for events of several "
+                f"times. Use the mechanism Dense or Routed. Received: score={self.score!r}"
+            )
         if self.compressor.ordered:
             return
         name = type(self.compressor).__name__
@@ -162,7 +167,8 @@ class Compressed(Mechanism):
             allowed = both(_seen(rows, ends), allowed)
 
         def score(query: Tensor, key: Tensor, allowed: Tensor | None) -> Tensor:
-            return logits_of(self.score, query, key, allowed, rows, ends)
+            positions = PlacesAndTimes(rows), PlacesAndTimes(ends)
+            return logits_of(self.score, query, key, allowed, *positions)
 
         def weighting(logits: Tensor, allowed: Tensor | None) -> Tensor:
             weights = weights_of(self.weighting, logits, allowed, query)
@@ -218,11 +224,6 @@ class Compressed(Mechanism):
     def reads_columns(self) -> bool:
         """Whether the result depends on the columns of the keys: summaries hold neighbours."""
         return True
-
-    @property
-    def uses_times(self) -> bool:
-        """Whether positions are times."""
-        return self.score.uses_times
 
     @property
     def uses_query(self) -> bool:

@@ -15,7 +15,7 @@ from recsys_attn.attention.core.head_layout import (
     swap_heads,
 )
 from recsys_attn.attention.core.masks import MASK_ARGUMENTS, Masks, both, in_front
-from recsys_attn.attention.core.positions import length_of, pairs, resolve
+from recsys_attn.attention.core.positions import PlacesAndTimes, length_of, pairs, resolve
 from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
 from recsys_attn.attention.mechanisms.pair_values import PAIR_VALUES
 from recsys_attn.attention.patterns.base import require_heads, require_steady
@@ -100,7 +100,7 @@ class Dense(Mechanism):
             allowed; `attention_bias` of the same shape, added to the scores; `query_positions`
             (B, T) and `key_positions` (B, S), integers, by default 0 ... S-1 for the keys and the
             last T of them for the queries. Where the score reads times, they are times, and the
-            pattern counts the default places. Do not use a bias of -inf as a mask: the softmax of a
+            pattern and other scores count the default places. Do not use a bias of -inf as a mask: the softmax of a
             row of -inf alone is uniform, and not zero.
 
     One of the two batches, of queries or of keys, may be 1. Padded values must be finite.
@@ -172,7 +172,7 @@ class Dense(Mechanism):
         self, query: Tensor, key: Tensor, value: Tensor, masks: Masks
     ) -> tuple[Tensor, Tensor]:
         key = fitting(key, self.score.most_keys)
-        rows, columns = masks.query_positions, masks.key_positions
+        rows, columns = masks.rows, masks.columns
         if self.next_positions:  # not for the pattern: it would show the next event
             rows = _following(query, key, masks)
         allowed = masks.allowed()
@@ -192,7 +192,8 @@ class Dense(Mechanism):
             return ops.cast(weights, self.compute_dtype)
 
         def pair_values(weights: Tensor) -> Tensor:
-            return self.pair_values(weights, query, key, allowed, rows, columns)
+            positions = (x.read_by(self.pair_values) for x in (rows, columns))
+            return self.pair_values(weights, query, key, allowed, *positions)
 
         bias = None if masks.bias is None else ops.cast(masks.bias, "float32")
         added = None if self.pair_values is None else pair_values
@@ -215,8 +216,6 @@ class Dense(Mechanism):
 
     def _pattern(self, query: Tensor, key: Tensor, masks: Masks) -> Tensor:
         rows, columns, context = masks.query_positions, masks.key_positions, masks.context_size
-        if self.uses_times:
-            rows = columns = None
         events = key[:, context:]
         there = None if masks.key is None else masks.key[:, context:]
         length = length_of(events, columns, there)
@@ -228,11 +227,12 @@ class Dense(Mechanism):
     ) -> Tensor:
         """Returns logits (B, N, T, M + S): the context stands at the place of every query."""
         context = masks.context_size
-        here = [ops.zeros((1, 1, count), "int32") for count in (ops.shape(query)[1], context)]
+        zeros = [ops.zeros((1, 1, count), "int32") for count in (ops.shape(query)[1], context)]
+        here = [PlacesAndTimes(x, x) for x in zeros]
         parts = []
         for part, rows, columns in (
             (slice(None, context), *here),
-            (slice(context, None), masks.query_positions, masks.key_positions),
+            (slice(context, None), masks.rows, masks.columns),
         ):
             seen = None if allowed is None else allowed[..., part]
             parts.append(logits_of(self.score, query, key[:, part], seen, rows, columns))
@@ -277,7 +277,7 @@ class Dense(Mechanism):
 
     @property
     def uses_times(self) -> bool:
-        """Whether positions are times, and its pattern counts places."""
+        """Whether positions are times, and its other parts count places."""
         return self.score.uses_times or getattr(self.pair_values, "uses_times", False)
 
     @property
@@ -313,9 +313,10 @@ class Dense(Mechanism):
         }
 
 
-def _following(query: Tensor, key: Tensor, masks: Masks) -> Tensor:
-    """Returns the position of the event after each query, `(B, T)`; 0 after the last one."""
-    given = masks.query_positions
+def _following(query: Tensor, key: Tensor, masks: Masks) -> PlacesAndTimes:
+    """Returns the position of the event after each query; 0 after the last one."""
+    places, times = masks.rows
+    given = places if times is None else times
     if given is None or masks.context_size or query.shape[1] != key.shape[1]:
         positions = "no positions" if given is None else "positions"
         raise ValueError(
@@ -324,12 +325,14 @@ def _following(query: Tensor, key: Tensor, masks: Masks) -> Tensor:
             f"key.shape={tuple(key.shape)}, keys of a context={masks.context_size}"
         )
     padding = [(0, 0)] * (len(given.shape) - 1) + [(0, 1)]
-    return ops.pad(given[..., 1:], padding)
+    following = ops.pad(given[..., 1:], padding)
+    return PlacesAndTimes(places, following) if places is None else PlacesAndTimes(following)
 
 
 def _require_bias(score: Any) -> None:
-    if not score.positional or score.uses_query or score.uses_key:
+    if not score.positional or score.uses_query or score.uses_key or score.uses_times:
         raise ValueError(
-            "`place_bias` must be a score that reads positions and no content, such as 'alibi' or "
-            f"'relative_buckets'; others belong to `score`. Received: place_bias={score!r}"
+            "`place_bias` must be a score that reads positions and no content or times, such as "
+            "'alibi' or 'relative_buckets'; others belong to `score`. "
+            f"Received: place_bias={score!r}"
         )

@@ -18,13 +18,13 @@ from recsys_attn.attention.core.head_layout import (
     swap_heads,
 )
 from recsys_attn.attention.core.masks import Masks, both
-from recsys_attn.attention.core.positions import pairs
+from recsys_attn.attention.core.positions import PlacesAndTimes, pairs
 from recsys_attn.attention.core.weights import SparseWeights
 from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.attention.patterns.base import require_heads, require_steady
 from recsys_attn.attention.routers.group_layout import padded
 from recsys_attn.attention.routers.groups import Groups
-from recsys_attn.attention.routers.pair_lists import of_pairs
+from recsys_attn.attention.routers.pair_lists import at_index, indices_of, of_pairs
 from recsys_attn.attention.scores.base import logits_of
 from recsys_attn.attention.weightings.softmax import NEVER, masked_softmax
 from recsys_attn.backend.dropout import Dropout
@@ -141,12 +141,12 @@ class Grouped(Mechanism):
             groups: Groups of the router.
             length: The result of `length_of`, for the pattern.
         """
-        rows, columns = groups.query_positions, groups.key_positions
+        rows = PlacesAndTimes(groups.query_positions, groups.query_times)
+        columns = PlacesAndTimes(groups.key_positions, groups.key_times)
         allowed = groups.allowed
         if self.pattern is not None:
             length = _of_groups(length, groups.query)
-            places = (groups.query_index, groups.key_index) if self.uses_times else (rows, columns)
-            allowed = both(self.pattern(*pairs(*places), length), allowed)
+            allowed = both(self.pattern(*pairs(rows.places, columns.places), length), allowed)
         logits = logits_of(self.score, groups.query, groups.key, allowed, rows, columns)
         logits = ops.cast(logits, "float32")
         if groups.bias is not None:
@@ -175,7 +175,7 @@ class Grouped(Mechanism):
 
     @property
     def uses_times(self) -> bool:
-        """Whether positions are times, and its pattern counts places."""
+        """Whether positions are times, and its other parts count places."""
         return self.score.uses_times
 
     @property
@@ -210,6 +210,19 @@ def with_pairs(groups: Groups, batch: Tensor, masks: Masks) -> Groups:
     if masks.bias is not None:
         bias = of_pairs(groups, masks.bias, batch)
         groups = groups._replace(bias=bias if groups.bias is None else groups.bias + bias)
+    return groups
+
+
+def with_positions(groups: Groups, batch: Tensor, masks: Masks) -> Groups:
+    """Adds the times of a call to groups, and replaces their places by those of the call."""
+    indices = dict(zip(("query", "key"), indices_of(groups), strict=True))
+    groups = groups._replace(query_index=indices["query"], key_index=indices["key"])
+    for side, index in indices.items():
+        for name in (f"{side}_positions", f"{side}_times"):
+            if (numbers := getattr(masks, name)) is not None:
+                sizes = ops.shape(groups.query)[0], *ops.shape(index)[1:]
+                numbers = at_index(numbers, ops.broadcast_to(index, sizes), batch)
+                groups = groups._replace(**{name: numbers})
     return groups
 
 
@@ -255,6 +268,8 @@ def whole(masks: Masks, queries: Tensor, keys: Tensor, one_sequence: bool = Fals
         bias=pairs(masks.bias),
         query_positions=places(masks.query_positions, queries, before),
         key_positions=places(masks.key_positions, keys, more),
+        query_times=places(masks.query_times, queries, before),
+        key_times=places(masks.key_times, keys, more),
     )
 
 

@@ -23,7 +23,8 @@ class HeadGroups(Mechanism):
 
     `output = [mechanism_1(heads 0 ... n_1 - 1); mechanism_2(the next n_2); ...]`
 
-    Near and far events are seen by heads of their own, each at its cost.
+    Near and far events are seen by heads of their own, each at its cost. Where the positions of a
+    call are times, mechanisms that do not read times count places.
 
     Source: Roy et al., "Efficient Content-Based Sparse Attention with Routing Transformers", TACL
     2021, arXiv 2003.05997, where half of the heads are local and half routed.
@@ -70,9 +71,7 @@ class HeadGroups(Mechanism):
         if heads is not None:
             self._require_numbers(heads)
         self.group_sizes = None if heads is None else tuple(heads)
-        self.honours = tuple(
-            name for name in MASK_ARGUMENTS if all(name in m.honours for m in self.mechanisms)
-        )
+        self.honours = tuple(name for name in MASK_ARGUMENTS if not self._without(name))
         self._require_one_projection()
 
     def _require_numbers(self, heads: Any) -> None:
@@ -186,11 +185,14 @@ class HeadGroups(Mechanism):
         """Whether queries and keys have one projection."""
         return all(m.shares_query_and_key for m in self.mechanisms)
 
+    def _without(self, name: str) -> list[Mechanism]:
+        """Returns the mechanisms that cannot honour an argument; times are for some of them."""
+        times = self.uses_times and name.endswith("positions")
+        some = [m for m in self.mechanisms if m.uses_times or not times]
+        return [m for m in some if name not in m.honours]
+
     def reason(self, name: str) -> str:
-        for mechanism in self.mechanisms:
-            if name not in mechanism.honours:
-                return f"{type(mechanism).__name__} is one of its mechanisms"
-        return super().reason(name)
+        return f"{type(self._without(name)[0]).__name__} is one of its mechanisms"
 
     def require_context(self) -> None:
         for mechanism in self.mechanisms:
@@ -234,6 +236,8 @@ def _of_heads(masks: Masks, part: slice) -> Masks:
         bias=some(masks.bias),
         query_positions=some(masks.query_positions),
         key_positions=some(masks.key_positions),
+        query_times=some(masks.query_times),
+        key_times=some(masks.key_times),
     )
 
 

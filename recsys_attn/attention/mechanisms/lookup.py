@@ -18,6 +18,7 @@ from recsys_attn.attention.mechanisms.grouped import (
     tokens_missing,
     whole,
     with_pairs,
+    with_positions,
 )
 from recsys_attn.attention.routers.group_layout import padded
 from recsys_attn.attention.scores.position_tables import fitting
@@ -126,6 +127,8 @@ class Lookup(Grouped):
         )
         batch, masks = ops.shape(key)[0], whole(masks, ops.shape(query)[1], keys)
         groups = with_pairs(groups, batch, masks)
+        if self.uses_times:  # beside the places, which the router has set
+            groups = with_positions(groups, batch, masks)
         output, _, weights = self.attend(groups, length)
         output = ops.cast(output, self.compute_dtype)
         output = ops.reshape(output, (*ops.shape(query)[:3], value.shape[-1]))

@@ -18,12 +18,11 @@ from recsys_attn.attention.mechanisms.grouped import (
     of_tokens,
     whole,
     with_pairs,
+    with_positions,
 )
 from recsys_attn.attention.mechanisms.lookup import Lookup
 from recsys_attn.attention.routers.base import Router
 from recsys_attn.attention.routers.group_layout import between
-from recsys_attn.attention.routers.groups import Groups
-from recsys_attn.attention.routers.pair_lists import at_index, indices_of
 from recsys_attn.attention.scores.position_tables import fitting
 from recsys_attn.checks import require_bool
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -142,7 +141,9 @@ class Routed(Grouped):
             groups = self.router.with_global_inputs(groups, *far)
         batch, masks = ops.shape(key)[0], whole(masks, length, length, one_sequence=True)
         if self.router.has_positions:
-            groups = [_placed(with_pairs(group, batch, masks), batch, masks) for group in groups]
+            groups = [
+                with_positions(with_pairs(group, batch, masks), batch, masks) for group in groups
+            ]
         attended = [self.attend(group, present) for group in groups]
         outputs = [output for output, _, _ in attended]
         masses = [ops.logsumexp(logits, axis=-1) for _, logits, _ in attended]
@@ -193,20 +194,6 @@ class Routed(Grouped):
             dtype=self.dtype_policy,
         )
         return lookup.as_cross_attention()
-
-
-def _placed(groups: Groups, batch: Tensor, masks: Masks) -> Groups:
-    """Replaces the indices of groups by the positions of a call, for the score."""
-    rows, columns = indices_of(groups)
-    groups = groups._replace(query_index=rows, key_index=columns)
-    number = ops.shape(groups.query)[0]
-    if masks.query_positions is not None:
-        rows = ops.broadcast_to(rows, (number, *ops.shape(rows)[1:]))
-        groups = groups._replace(query_positions=at_index(masks.query_positions, rows, batch))
-    if masks.key_positions is not None:
-        columns = ops.broadcast_to(columns, (number, *ops.shape(columns)[1:]))
-        groups = groups._replace(key_positions=at_index(masks.key_positions, columns, batch))
-    return groups
 
 
 def _require_one_sequence(query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:

@@ -25,6 +25,8 @@ class Groups(NamedTuple):
         query_index: (G or 1, N or 1, T'), indices of the queries in the sequence, for weights. None
             if they are the positions.
         key_index: (G or 1, N or 1, S').
+        query_times: (G or 1, N or 1, T'), of a call with times; None for one without.
+        key_times: (G or 1, N or 1, S').
         way_back: Data for `merge`.
     """
 
@@ -37,4 +39,6 @@ class Groups(NamedTuple):
     bias: Tensor | None = None
     query_index: Tensor | None = None
     key_index: Tensor | None = None
+    query_times: Tensor | None = None
+    key_times: Tensor | None = None
     way_back: Any = None

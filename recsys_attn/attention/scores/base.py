@@ -9,6 +9,7 @@ from typing import Any
 from keras import ops
 
 from recsys_attn.attention.core.head_layout import logits_shape
+from recsys_attn.attention.core.positions import PlacesAndTimes
 from recsys_attn.layer import Layer, build_part
 from recsys_attn.registry import Registry
 from recsys_attn.serialization import serialize
@@ -23,7 +24,8 @@ class Score(Layer):
     Attributes:
         positional: Whether `call` takes `query_positions` and `key_positions` too, integers that
             broadcast to (B, N, T) and (B, N, S), and None for the default ones.
-        uses_times: Whether these positions are times. A pattern beside it counts places then.
+        uses_times: Whether these positions are times. Patterns and other scores beside it count
+            places then.
         encodes_order: Whether it tells an order of the keys from another; defaults to `positional`.
         shares_query_and_key: Whether queries and keys have one projection.
         uses_query, uses_key: Whether it uses the content of queries or keys; if not, the layer
@@ -76,6 +78,10 @@ class Score(Layer):
         """Largest number of keys, known after `build`; None for no limit."""
         return None
 
+    def positions(self, both: PlacesAndTimes) -> Any:
+        """Returns the places or the times, whichever `call` takes; scores of scores take both."""
+        return both.read_by(self)
+
     def compute_output_shape(self, query_shape: Shape, key_shape: Shape) -> Shape:
         return logits_shape(query_shape, key_shape)
 
@@ -91,18 +97,18 @@ def logits_of(
     query: Tensor,
     key: Tensor,
     allowed: Tensor | None,
-    query_positions: Tensor | None,
-    key_positions: Tensor | None,
+    rows: PlacesAndTimes,
+    columns: PlacesAndTimes,
 ) -> Tensor:
-    """Calls a score, with positions if it is positional."""
+    """Calls a score, with the places or the times of queries and keys if it is positional."""
     if not score.positional:
         return score(query, key, allowed=allowed)
     return score(
         query,
         key,
         allowed=allowed,
-        query_positions=query_positions,
-        key_positions=key_positions,
+        query_positions=score.positions(rows),
+        key_positions=score.positions(columns),
     )
 
 
@@ -160,14 +166,17 @@ class Several(Score):
         query: Tensor,
         key: Tensor,
         allowed: Tensor | None,
-        query_positions: Tensor | None,
-        key_positions: Tensor | None,
+        query_positions: Any,
+        key_positions: Any,
     ) -> list[Tensor]:
         """Returns the logits of every score."""
-        return [
-            logits_of(score, query, key, allowed, query_positions, key_positions)
-            for score in self.scores
-        ]
+        rows, columns = (
+            PlacesAndTimes.of(x, self.uses_times) for x in (query_positions, key_positions)
+        )
+        return [logits_of(score, query, key, allowed, rows, columns) for score in self.scores]
+
+    def positions(self, both: PlacesAndTimes) -> PlacesAndTimes:
+        return both
 
     def get_config(self) -> Config:
         return {**super().get_config(), "scores": [serialize(score) for score in self.scores]}

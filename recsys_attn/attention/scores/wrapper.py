@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from recsys_attn.attention.core.positions import PlacesAndTimes
 from recsys_attn.attention.scores.base import SCORES, Score, logits_of
 from recsys_attn.layer import build_part
 from recsys_attn.serialization import serialize
@@ -80,8 +81,13 @@ class Wrapper(Score):
         key_positions: Tensor | None = None,
     ) -> Tensor:
         query, key = self.prepared(query, key)
-        logits = logits_of(self.score, query, key, allowed, query_positions, key_positions)
-        return self.changed(logits)
+        rows, columns = (
+            PlacesAndTimes.of(x, self.uses_times) for x in (query_positions, key_positions)
+        )
+        return self.changed(logits_of(self.score, query, key, allowed, rows, columns))
+
+    def positions(self, both: PlacesAndTimes) -> PlacesAndTimes:
+        return both
 
     def get_config(self) -> Config:
         return {**super().get_config(), "score": serialize(self.score)}
