@@ -100,8 +100,8 @@ class Dense(Mechanism):
             allowed; `attention_bias` of the same shape, added to the scores; `query_positions`
             (B, T) and `key_positions` (B, S), integers, by default 0 ... S-1 for the keys and the
             last T of them for the queries. Where the score reads times, they are times, and the
-            pattern and other scores count the default places. Do not use a bias of -inf as a mask: the softmax of a
-            row of -inf alone is uniform, and not zero.
+            pattern and other scores count the default places. Do not use a bias of -inf as a mask:
+            the softmax of a row of -inf alone is uniform, and not zero.
 
     One of the two batches, of queries or of keys, may be 1. Padded values must be finite.
 
