@@ -1,222 +1,251 @@
-"""The names under which Keras saves the classes of this package, and their modules.
+"""The names under which Keras saves the classes of this package.
 
-A module registers its classes when it is imported. Before that a stand-in imports the module when
+A module registers its classes when it is imported. Before that a stand-in imports the package when
 Keras loads an object of one of its classes, so that `import recsys_attn` is enough to load a model.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
-_PACKAGE = "recsys_attn"
-_KERAS = "keras"
+_PACKAGES = "attention interactions models multitask objectives optimizers losses"
 
-MODULES = {
-    "attention.compressors.chain": "compressors.Chain",
-    "attention.compressors.convolution": "compressors.Convolution",
-    "attention.compressors.low_rank": "compressors.LowRank",
-    "attention.compressors.pool": "compressors.Pool",
-    "attention.compressors.segments": "compressors.Segments",
-    "attention.decays.fixed": "decays.FixedDecay",
-    "attention.decays.forget_gate": "decays.ForgetGate",
-    "attention.disagreement": "Disagreement",
-    "attention.feature_maps.elu": "feature_maps.Elu",
-    "attention.feature_maps.favor": "feature_maps.Favor",
-    "attention.feature_maps.fourier": "feature_maps.Fourier",
-    "attention.feature_maps.softmax": "feature_maps.Softmax",
-    "attention.feature_maps.taylor": "feature_maps.Taylor",
-    "attention.gates.hard_concrete": "gates.HardConcrete",
-    "attention.gates.output": "gates.OutputGate",
-    "attention.layers.attention": "Attention",
-    "attention.layers.heads": "Heads",
-    "attention.layers.multi_head": "MultiHeadAttention",
-    "attention.layers.pooling": "AttentionPooling",
-    "attention.layers.prepend_tokens": "PrependTokens",
-    "attention.layers.segment_attention": "SegmentAttention",
-    "attention.layers.two_stream": "TwoStreamEncoder",
-    "attention.mechanisms.compressed": "mechanisms.Compressed",
-    "attention.mechanisms.dense": "mechanisms.Dense",
-    "attention.mechanisms.disentangled": "mechanisms.Disentangled",
-    "attention.mechanisms.head_groups": "mechanisms.HeadGroups",
-    "attention.mechanisms.linear": "mechanisms.Linear",
-    "attention.mechanisms.lookup": "mechanisms.Retrieved",
-    "attention.mechanisms.pair_values": "pair_values.TimeIntervalValues",
-    "attention.mechanisms.routed": "mechanisms.Routed",
-    "attention.patterns.base": "patterns.And patterns.Not patterns.Or",
-    "attention.patterns.blocks": "patterns.Block patterns.EdgeBlocks",
-    "attention.patterns.per_head": "patterns.PerHead",
-    "attention.patterns.random_blocks": "patterns.RandomBlocks",
-    "attention.patterns.strided": "patterns.Fixed patterns.Strided",
-    "attention.patterns.tokens": "patterns.Global patterns.Prefix patterns.Prepended",
-    "attention.patterns.window": "patterns.Causal patterns.Dilated patterns.Full patterns.Local",
-    "attention.relative_positions": (
-        "positions.AlibiPositions positions.BucketPositions positions.NoPositions "
-        "positions.RotaryPositions positions.TransformerXlPositions"
-    ),
-    "attention.routers.blocks": "routers.Blocks",
-    "attention.routers.k_means": "routers.KMeans",
-    "attention.routers.lsh": "routers.Lsh",
-    "attention.routers.sinkhorn": "routers.Sinkhorn",
-    "attention.scores.additive": "scores.Additive",
-    "attention.scores.alibi": "scores.Alibi",
-    "attention.scores.base": "scores.Sum",
-    "attention.scores.cosine": "scores.Cosine",
-    "attention.scores.dot": "scores.Dot",
-    "attention.scores.factorised_synthesizer": (
-        "scores.FactorisedDenseSynthesizer scores.FactorisedRandomSynthesizer"
-    ),
-    "attention.scores.general": "scores.General",
-    "attention.scores.key_only": "scores.KeyOnly",
-    "attention.scores.location": "scores.Location",
-    "attention.scores.mixture": "scores.Mixture",
-    "attention.scores.mlp": "scores.Mlp",
-    "attention.scores.qk_norm": "scores.QkNorm",
-    "attention.scores.relative_buckets": "scores.RelativeBuckets",
-    "attention.scores.relative_dot": "scores.RelativeDot",
-    "attention.scores.rotary": "scores.Rotary",
-    "attention.scores.shared_dot": "scores.SharedDot",
-    "attention.scores.soft_cap": "scores.SoftCap",
-    "attention.scores.synthesizer": "scores.DenseSynthesizer scores.RandomSynthesizer",
-    "attention.scores.temperature": "scores.Temperature",
-    "attention.scores.time_buckets": "scores.TimeBuckets",
-    "attention.scores.time_intervals": "scores.TimeIntervals",
-    "attention.time_positions": "positions.TimeBucketPositions positions.TimeIntervalPositions",
-    "attention.weightings.attention_sink": "weightings.AttentionSink",
-    "attention.weightings.entmax": "weightings.Entmax",
-    "attention.weightings.gaussian": "weightings.Gaussian",
-    "attention.weightings.identity": "weightings.Identity",
-    "attention.weightings.sigmoid": "weightings.Sigmoid",
-    "attention.weightings.silu": "weightings.Silu",
-    "attention.weightings.softmax": "weightings.Softmax",
-    "attention.weightings.talking_heads": "weightings.TalkingHeads",
-    "attention.weightings.top_k": "weightings.TopK",
-    "backend.dropout": "Dropout",
-    "blocks.attentional_gru": "AttentionalGru",
-    "blocks.constant_in_training": "ConstantInTraining",
-    "blocks.control_tokens": "ControlTokens",
-    "blocks.decoder": "TransformerDecoder",
-    "blocks.decoder_block": "TransformerDecoderBlock",
-    "blocks.dice": "Dice",
-    "blocks.encoder": "TransformerEncoder",
-    "blocks.factorized_dense": "FactorizedDense",
-    "blocks.feed_forward": "FeedForward",
-    "blocks.film": "ConditionalNorm Film",
-    "blocks.gate_unit": "GateUnit",
-    "blocks.gating_mixer": "mixers.GatingMixer",
-    "blocks.mlp": "Mlp",
-    "blocks.position_mixers": "mixers.FourierMixer mixers.TokenMixer",
-    "blocks.positions.axial": "positions.AxialPositions",
-    "blocks.positions.coordinates": "positions.CoordinatePositions",
-    "blocks.positions.learned": "positions.LearnedPositions",
-    "blocks.positions.sinusoidal": "positions.SinusoidalPositions",
-    "blocks.residuals": (
-        "residuals.DeepNorm residuals.Gated residuals.GruGate residuals.Plain residuals.ReZero "
-        "residuals.Reversible residuals.TFixup"
-    ),
-    "blocks.segment_memory": "SegmentMemory",
-    "blocks.sequence_mixers": "mixers.ConvolutionMixer mixers.RecurrentMixer",
-    "blocks.squeeze_excitation": "SqueezeExcitation",
-    "blocks.sublayer": "Sublayer",
-    "blocks.transformer": "TransformerBlock",
-    "embeddings": "FeatureEmbedding",
-    "interactions.attentional_pairs": "AttentionalPairs",
-    "interactions.autoint": "AutoInt",
-    "interactions.bilinear": "BilinearFusion BilinearInteraction",
-    "interactions.compressed_interaction": "CompressedInteraction",
-    "interactions.cross_network": "CrossNetwork",
-    "interactions.euler": "EulerInteraction",
-    "interactions.factorization_machine": "FactorizationMachine PairProducts",
-    "interactions.feature_gates": "ContextGate CrossFieldGate",
-    "interactions.interacting_layer": "InteractingLayer",
-    "interactions.mask_network": "MaskBlock MaskNetwork",
-    "interactions.target_attention": "TargetAttention",
-    "losses": "CandidateCrossentropy",
-    "models.averaged_heads": "AveragedHeads",
-    "models.building_blocks": "FieldInteraction TaskHeads",
-    "models.encoded_history": "EncodedHistory",
-    "models.event_encoder": "EventEncoder",
-    "models.fibinet": "Both",
-    "models.field_gate": "FieldGate",
-    "models.gated_fields": "GatedFields",
-    "models.histories": "InterestHistory MaxHistory MeanHistory",
-    "models.interests": "InterestEvolution InterestExtractor",
-    "models.item_scores": "ItemScores",
-    "models.ranking": "RankingModel",
-    "models.sequence_model": "SequenceModel",
-    "models.session_history": "SessionHistory",
-    "models.session_interests": "SessionInterests",
-    "models.streams": "Stream Streams",
-    "models.target_sequence": "TargetSequence",
-    "models.tower": "Tower",
-    "multitask.balance": "Balance",
-    "multitask.experts": "Experts",
-    "multitask.gated_towers": "GatedTowers",
-    "multitask.gates": "AttentionGate InputGate",
-    "multitask.mmoe": "MMoE",
-    "multitask.ordered": "OrderPenalty ProbabilityChain",
-    "multitask.progressive": "ProgressiveExperts",
-    "multitask.task_embeddings": "TaskEmbeddingExperts",
-    "multitask.transfer": "AdaptiveTransfer",
-    "objectives.item_losses": "item_losses.Softmax",
-    "objectives.sampled_losses": (
-        "item_losses.BinaryCrossEntropy item_losses.Bpr item_losses.GeneralisedBce "
-        "item_losses.SampledSoftmax"
-    ),
-    "optimizers.adagrad": "LazyAdagrad RowWiseAdagrad",
-    "optimizers.adam": "LazyAdam",
-    "optimizers.loss_scale": "LossScale",
-    "optimizers.schedules": "InverseSqrtDecay WarmUp",
-    "optimizers.split_optimizer": "Split",
-}
+NAMES = [
+    "AdaptiveTransfer",
+    "Attention",
+    "AttentionGate",
+    "AttentionPooling",
+    "AttentionalGru",
+    "AttentionalPairs",
+    "AutoInt",
+    "AveragedHeads",
+    "Balance",
+    "BilinearFusion",
+    "BilinearInteraction",
+    "Both",
+    "CandidateCrossentropy",
+    "CompressedInteraction",
+    "ConditionalNorm",
+    "ConstantInTraining",
+    "ContextGate",
+    "ControlTokens",
+    "CrossFieldGate",
+    "CrossNetwork",
+    "Dice",
+    "Disagreement",
+    "Dropout",
+    "EncodedHistory",
+    "EulerInteraction",
+    "EventEncoder",
+    "Experts",
+    "FactorizationMachine",
+    "FactorizedDense",
+    "FeatureEmbedding",
+    "FeedForward",
+    "FieldGate",
+    "FieldInteraction",
+    "Film",
+    "GateUnit",
+    "GatedFields",
+    "GatedTowers",
+    "Heads",
+    "InputGate",
+    "InteractingLayer",
+    "InterestEvolution",
+    "InterestExtractor",
+    "InterestHistory",
+    "InverseSqrtDecay",
+    "ItemScores",
+    "LazyAdagrad",
+    "LazyAdam",
+    "LossScale",
+    "MMoE",
+    "MaskBlock",
+    "MaskNetwork",
+    "MaxHistory",
+    "MeanHistory",
+    "Mlp",
+    "MultiHeadAttention",
+    "OrderPenalty",
+    "PairProducts",
+    "PrependTokens",
+    "ProbabilityChain",
+    "ProgressiveExperts",
+    "RankingModel",
+    "RowWiseAdagrad",
+    "SegmentAttention",
+    "SegmentMemory",
+    "SequenceModel",
+    "SessionHistory",
+    "SessionInterests",
+    "Split",
+    "SqueezeExcitation",
+    "Stream",
+    "Streams",
+    "Sublayer",
+    "TargetAttention",
+    "TargetSequence",
+    "TaskEmbeddingExperts",
+    "TaskHeads",
+    "Tower",
+    "TransformerBlock",
+    "TransformerDecoder",
+    "TransformerDecoderBlock",
+    "TransformerEncoder",
+    "TwoStreamEncoder",
+    "WarmUp",
+    "compressors.Chain",
+    "compressors.Convolution",
+    "compressors.LowRank",
+    "compressors.Pool",
+    "compressors.Segments",
+    "decays.FixedDecay",
+    "decays.ForgetGate",
+    "feature_maps.Elu",
+    "feature_maps.Favor",
+    "feature_maps.Fourier",
+    "feature_maps.Softmax",
+    "feature_maps.Taylor",
+    "gates.HardConcrete",
+    "gates.OutputGate",
+    "item_losses.BinaryCrossEntropy",
+    "item_losses.Bpr",
+    "item_losses.GeneralisedBce",
+    "item_losses.SampledSoftmax",
+    "item_losses.Softmax",
+    "mechanisms.Compressed",
+    "mechanisms.Dense",
+    "mechanisms.Disentangled",
+    "mechanisms.HeadGroups",
+    "mechanisms.Linear",
+    "mechanisms.Retrieved",
+    "mechanisms.Routed",
+    "mixers.ConvolutionMixer",
+    "mixers.FourierMixer",
+    "mixers.GatingMixer",
+    "mixers.RecurrentMixer",
+    "mixers.TokenMixer",
+    "pair_values.TimeIntervalValues",
+    "patterns.And",
+    "patterns.Block",
+    "patterns.Causal",
+    "patterns.Dilated",
+    "patterns.EdgeBlocks",
+    "patterns.Fixed",
+    "patterns.Full",
+    "patterns.Global",
+    "patterns.Local",
+    "patterns.Not",
+    "patterns.Or",
+    "patterns.PerHead",
+    "patterns.Prefix",
+    "patterns.Prepended",
+    "patterns.RandomBlocks",
+    "patterns.Strided",
+    "positions.AlibiPositions",
+    "positions.AxialPositions",
+    "positions.BucketPositions",
+    "positions.CoordinatePositions",
+    "positions.LearnedPositions",
+    "positions.NoPositions",
+    "positions.RotaryPositions",
+    "positions.SinusoidalPositions",
+    "positions.TimeBucketPositions",
+    "positions.TimeIntervalPositions",
+    "positions.TransformerXlPositions",
+    "residuals.DeepNorm",
+    "residuals.Gated",
+    "residuals.GruGate",
+    "residuals.Plain",
+    "residuals.ReZero",
+    "residuals.Reversible",
+    "residuals.TFixup",
+    "routers.Blocks",
+    "routers.KMeans",
+    "routers.Lsh",
+    "routers.Sinkhorn",
+    "scores.Additive",
+    "scores.Alibi",
+    "scores.Cosine",
+    "scores.DenseSynthesizer",
+    "scores.Dot",
+    "scores.FactorisedDenseSynthesizer",
+    "scores.FactorisedRandomSynthesizer",
+    "scores.General",
+    "scores.KeyOnly",
+    "scores.Location",
+    "scores.Mixture",
+    "scores.Mlp",
+    "scores.QkNorm",
+    "scores.RandomSynthesizer",
+    "scores.RelativeBuckets",
+    "scores.RelativeDot",
+    "scores.Rotary",
+    "scores.SharedDot",
+    "scores.SoftCap",
+    "scores.Sum",
+    "scores.Temperature",
+    "scores.TimeBuckets",
+    "scores.TimeIntervals",
+    "weightings.AttentionSink",
+    "weightings.Entmax",
+    "weightings.Gaussian",
+    "weightings.Identity",
+    "weightings.Sigmoid",
+    "weightings.Silu",
+    "weightings.Softmax",
+    "weightings.TalkingHeads",
+    "weightings.TopK",
+]
 
 
-class _StandIn:
+class _Unimported:
     """Stands for a class whose module is not imported."""
 
-    def __init__(self, name: str, module: str) -> None:
-        self._name, self._module = name, module
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def from_config(self, *args: Any, **kwargs: Any) -> Any:
-        import_module(self._module)
+        for package in _PACKAGES.split():
+            import_module(f"recsys_attn.{package}")
         return _registered()[self._name].from_config(*args, **kwargs)
 
 
 def register_names() -> None:
     """Registers a stand-in for each class of the package, now or once Keras is imported."""
-    if _KERAS not in sys.modules:
-        sys.meta_path.insert(0, _AfterKeras())
-        return
-    for module, names in MODULES.items():
-        for name in names.split():
-            full = f"{_PACKAGE}>{name}"
-            _registered().setdefault(full, _StandIn(full, f"{_PACKAGE}.{module}"))
+    if "keras" in sys.modules:
+        for name in (f"recsys_attn>{name}" for name in NAMES):
+            _registered().setdefault(name, _Unimported(name))
+    else:
+        sys.meta_path.insert(0, _KerasFinder())
 
 
 def _registered() -> dict[str, Any]:
-    objects: dict[str, Any] = sys.modules[_KERAS].saving.get_custom_objects()
+    objects: dict[str, Any] = sys.modules["keras"].saving.get_custom_objects()
     return objects
 
 
-class _AfterKeras(MetaPathFinder):
+class _KerasLoader(SourceFileLoader):
     """Registers the names at the end of the import of Keras, which takes seconds."""
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != _KERAS:
-            return None
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        register_names()
 
-            def execute_and_register(module: ModuleType) -> None:
-                execute(module)
-                register_names()
 
-            spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
+class _KerasFinder(MetaPathFinder):
+    """Finds Keras as Python does, and leaves a loader of another kind as it is."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(name, path) if name == "keras" else None
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _KerasLoader(spec.loader.name, spec.loader.path)
         return spec

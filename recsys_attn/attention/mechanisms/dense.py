@@ -230,9 +230,9 @@ class Dense(Mechanism):
         zeros = [ops.zeros((1, 1, count), "int32") for count in (ops.shape(query)[1], context)]
         here = [PlacesAndTimes(x, x) for x in zeros]
         parts = []
-        for part, rows, columns in (
-            (slice(None, context), *here),
-            (slice(context, None), masks.rows, masks.columns),
+        for part, (rows, columns) in (
+            (slice(None, context), here),
+            (slice(context, None), (masks.rows, masks.columns)),
         ):
             seen = None if allowed is None else allowed[..., part]
             parts.append(logits_of(self.score, query, key[:, part], seen, rows, columns))

@@ -77,6 +77,14 @@ def buckets() -> TimeBuckets:
     return TimeBuckets(20, step=0.7)
 
 
+def beside_buckets(make: Callable[[], Any]) -> Any:
+    return make() + buckets()
+
+
+def causal(make: Callable[[], Any]) -> Dense:
+    return Dense(make(), "causal")
+
+
 PLACES: dict[str, Callable[[], Any]] = {
     "alibi": Alibi,
     "buckets": lambda: RelativeBuckets(8, 5),
@@ -86,14 +94,14 @@ PLACES: dict[str, Callable[[], Any]] = {
     "location": lambda: Location(S),
 }
 SCORES: dict[str, Callable[[], Any]] = {
-    **{f"{name}, buckets": lambda make=make: make() + buckets() for name, make in PLACES.items()},
+    **{f"{name}, buckets": partial(beside_buckets, make) for name, make in PLACES.items()},
     "intervals": lambda: Rotary() + TimeIntervals(8),
     "cap around the sum": lambda: SoftCap(Alibi() + (Dot() + buckets()), 3.0),
     "cap inside the sum": lambda: QkNorm(Rotary()) + SoftCap(buckets(), 3.0),
     "temperature of a mixture": lambda: Temperature(Mixture([Rotary(), buckets()])),
 }
 MECHANISMS: dict[str, Callable[[], Any]] = {
-    **{f"dense, {n}": lambda make=make: Dense(make(), "causal") for n, make in SCORES.items()},
+    **{f"dense, {name}": partial(causal, make) for name, make in SCORES.items()},
     "dense, place bias": lambda: Dense(Dot() + buckets(), "causal", place_bias=Alibi()),
     "dense, values of places": lambda: Dense(Dot() + buckets(), "causal", pair_values=Earlier()),
     "dense, values of times": lambda: Dense(Rotary(), "causal", pair_values=TimeIntervalValues(8)),
