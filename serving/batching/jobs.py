@@ -27,7 +27,7 @@ class Job:
 
     Args:
         key: Jobs of one key may share a batch.
-        signature: The bounded queue that it counts for: all jobs of one signature.
+        quota: What its rows count for: jobs of one quota share one bounded queue.
         parameters: Sizes and times of batches.
         rows: Rows, or requests with candidates: what counts for the bounded queue.
         size: Rows, or candidates of all rows: what counts for the size of a batch.
@@ -38,7 +38,7 @@ class Job:
     """
 
     key: Hashable
-    signature: Hashable
+    quota: Hashable
     parameters: BatchingParameters
     rows: int
     size: int

@@ -7,6 +7,7 @@ hands its slot to a pool thread, which computes batch after batch while requests
 
 from __future__ import annotations
 
+import copy
 import functools
 import logging
 import threading
@@ -18,7 +19,13 @@ from concurrent import futures
 import numpy as np
 
 from serving.batching.jobs import BatchQueue, Job, fitting
-from serving.common.errors import DeadlineExceeded, Internal, ServingError, Unavailable
+from serving.common.errors import (
+    FailedPrecondition,
+    Internal,
+    InvalidArgument,
+    ServingError,
+    Unavailable,
+)
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_SECONDS = 0.1  # a waiting request then looks for a free slot again
@@ -36,7 +43,7 @@ class BatchScheduler:
         self._changed = threading.Condition(threading.Lock())
         self._free = slots
         self._queues: dict[Hashable, BatchQueue] = {}
-        self._waiting: Counter[Hashable] = Counter()  # rows by signature
+        self._waiting: Counter[Hashable] = Counter()  # rows by quota
         self._pool = futures.ThreadPoolExecutor(slots, "batch")
 
     def run(self, job: Job) -> dict[str, np.ndarray]:
@@ -47,17 +54,20 @@ class BatchScheduler:
             DeadlineExceeded, Cancelled: The client does not wait any more.
             ServingError: The computation failed.
         """
+        if (error := _absence(job)) is not None:
+            raise error
         with self._changed:
             self._enqueue(job)
             queue = self._claim(job)
         self._compute_one(queue)
         while not job.done.acquire(timeout=_timeout(job)):
+            error = _absence(job)
             with self._changed:
                 if not job.is_waiting:
                     continue  # it is being computed
-                if time.perf_counter() >= job.deadline:
+                if error is not None:
                     self._remove(job)
-                    raise _late()
+                    raise error
                 queue = self._claim(job)  # a batch that seemed light takes long
             self._compute_one(queue)
         if job.error is not None:
@@ -65,14 +75,12 @@ class BatchScheduler:
         return job.results
 
     def _enqueue(self, job: Job) -> None:
-        if time.perf_counter() >= job.deadline:
-            raise _late()
         room = job.parameters.max_enqueued_batches * job.parameters.max_batch_size
-        waiting = self._waiting[job.signature]
+        waiting = self._waiting[job.quota]
         # An empty queue takes any job: it may be computed at once.
         if waiting and waiting + job.rows > room:
             raise self._full(job)
-        self._waiting[job.signature] += job.rows
+        self._waiting[job.quota] += job.rows
         queue = self._queues.setdefault(job.key, BatchQueue(job.key))
         queue.jobs.append(job)
         job.queued, job.is_waiting = time.perf_counter(), True
@@ -81,8 +89,8 @@ class BatchScheduler:
 
     def _full(self, job: Job) -> ServingError:
         error = Unavailable("The batch scheduling queue to which this task was submitted is full")
-        waiting = [one for queue in self._queues.values() for one in queue.jobs]
-        oldest = min(one.queued for one in waiting if one.signature == job.signature)
+        first = [queue.jobs[0] for queue in self._queues.values() if queue.jobs]
+        oldest = min(one.queued for one in first if one.quota == job.quota)
         error.retry_after = time.perf_counter() - oldest  # as long as the wait of late
         return error
 
@@ -96,9 +104,9 @@ class BatchScheduler:
 
     def _dequeue(self, job: Job) -> None:
         job.is_waiting = False
-        self._waiting[job.signature] -= job.rows
-        if not self._waiting[job.signature]:
-            del self._waiting[job.signature]
+        self._waiting[job.quota] -= job.rows
+        if not self._waiting[job.quota]:
+            del self._waiting[job.quota]
 
     def _claim(self, job: Job) -> BatchQueue | None:
         """Returns the queue of a job if the job's own thread is to compute its next batch."""
@@ -187,36 +195,47 @@ class BatchScheduler:
 def compute(batch: Sequence[Job]) -> None:
     """Sets the results or the error of each job; never raises."""
     started = time.perf_counter()
-    waited_for = []
     for job in batch:
         job.trace.queue_seconds += started - job.queued
-        try:
-            job.trace.context.require_client()
-            waited_for.append(job)
-        except ServingError as error:
-            job.error = error
-        except BaseException as error:
-            _fail([job], error)
-    if waited_for:
-        _compute(waited_for)
+    _compute(batch)
 
 
 def _compute(batch: Sequence[Job]) -> None:
+    for job in batch:
+        job.error = _absence(job)
+    batch = [job for job in batch if job.error is None]
+    if not batch:
+        return
     started = time.perf_counter()
     try:
         batch[0].run(batch)
-    except ServingError as error:
+    except (InvalidArgument, FailedPrecondition) as error:
         if len(batch) > 1:  # one of them is at fault: the others must not fail with it
             for job in batch:
                 _compute([job])
             return
         batch[0].error = error
+    except ServingError as error:
+        for job in batch:
+            job.error = copy.copy(error)  # each is raised in a thread of its own
     except BaseException as error:  # even `SystemExit`: other threads wait for this one
         _fail(batch, error)
     seconds, rows = time.perf_counter() - started, sum(job.size for job in batch)
     for job in batch:
         job.trace.runtime_seconds += seconds
         job.trace.batch_rows = rows
+
+
+def _absence(job: Job) -> ServingError | None:
+    """Returns the error of a job whose client no longer waits."""
+    try:
+        job.trace.context.require_client()
+    except ServingError as error:
+        return error
+    except BaseException as error:
+        _fail([job], error)
+        return job.error
+    return None
 
 
 def _fail(batch: Sequence[Job], error: BaseException) -> None:
@@ -228,7 +247,3 @@ def _fail(batch: Sequence[Job], error: BaseException) -> None:
 def _timeout(job: Job) -> float:
     left = job.deadline - time.perf_counter()
     return left if 0 < left < _POLL_SECONDS else _POLL_SECONDS
-
-
-def _late() -> DeadlineExceeded:
-    return DeadlineExceeded("The deadline had passed before the computation began.")

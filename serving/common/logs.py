@@ -53,9 +53,7 @@ def set_up(log_format: str) -> None:
         handler.setFormatter(JsonLines())
         logging.captureWarnings(True)
         sys.excepthook = _log_uncaught
-        threading.excepthook = lambda args: _log_uncaught(
-            args.exc_type, args.exc_value, args.exc_traceback
-        )
+        threading.excepthook = _log_uncaught_in_thread
         sys.unraisablehook = lambda args: _log_uncaught(
             args.exc_type, args.exc_value, args.exc_traceback
         )
@@ -72,5 +70,10 @@ def _log_uncaught(
     _LOGGER.critical("Uncaught %s", kind.__name__, exc_info=(kind, error, traceback))
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
+def _log_uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
+    if args.exc_type is not SystemExit:  # which ends a thread without a word
+        _log_uncaught(args.exc_type, args.exc_value, args.exc_traceback)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()

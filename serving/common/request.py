@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from serving.common.errors import Cancelled, DeadlineExceeded
 from serving.common.trace_context import NO_TRACE, TraceContext
 
 Arrays = Mapping[str, np.ndarray]
+_IDS = random.Random()
 # Without a deadline gRPC reports one of 292 million years, which overflows in other libraries.
 LONGEST_SECONDS = 86_400.0
 
@@ -43,7 +44,9 @@ class InferenceRequest(NamedTuple):
 
 def request_id_of(sent: str | None) -> str:
     """Returns the client's id if a header can carry it, else a new one."""
-    return sent if sent and sent.isascii() and sent.isprintable() else uuid.uuid4().hex
+    if sent and sent.isascii() and sent.isprintable():
+        return sent
+    return f"{_IDS.getrandbits(128):032x}"
 
 
 def _no_deadline() -> float | None:
@@ -62,7 +65,10 @@ class RequestContext:
         api: `Predict`, `Classify`, `Regress`, `MultiInference` or `Rank`.
         entrypoint: `GRPC`, `REST`, `WARMUP` or `SHADOW`.
         request_id: The client's id, or one that the server made.
-        remaining: Seconds until the client's deadline; None without one.
+        method: The full method of gRPC, `tensorflow.serving.PredictionService/Predict` for
+            example; over REST that of HTTP.
+        remaining: Seconds until the deadline; None without one.
+        has_own_deadline: Whether the client has set the deadline, and not an option of the server.
         is_active: Whether the client is still connected.
         is_low_priority: Whether it is refused before other requests.
         trace: The trace of the client's call.
@@ -71,7 +77,9 @@ class RequestContext:
     api: str
     entrypoint: str = "GRPC"
     request_id: str = ""
+    method: str = ""
     remaining: Callable[[], float | None] = _no_deadline
+    has_own_deadline: bool = True
     is_active: Callable[[], bool] = _always
     is_low_priority: bool = False
     trace: TraceContext = NO_TRACE

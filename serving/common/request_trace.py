@@ -34,6 +34,7 @@ class RequestTrace:
         candidates: Its scored rows: the rows, or the candidates of all requests.
         batch_rows: Rows of the batch that it was computed in.
         user_hits, user_misses: Rows with a user whose state was known, and not.
+        is_admitted: Whether it was let into the queue of the concurrency limit.
         queue_seconds, runtime_seconds, seconds: Time of waiting, of computation, and in all.
         at: Time of arrival, in seconds since 1970.
         admission_seconds: Time of waiting before it was read.
@@ -59,6 +60,7 @@ class RequestTrace:
     batch_rows: int = 0
     user_hits: int = 0
     user_misses: int = 0
+    is_admitted: bool = False
     queue_seconds: float = 0.0
     runtime_seconds: float = 0.0
     seconds: float = 0.0

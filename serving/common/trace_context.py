@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 _TRACEPARENT, _TRACESTATE = "traceparent", "tracestate"
 _FORM = re.compile(
-    r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[ -~]*)?"
+    r"(?!ff|00.{54})"  # version 00 ends after 55 characters, later ones may go on
+    r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[ -~]*)?"
 )
 
 

@@ -6,17 +6,19 @@ import contextlib
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 
-from serving.common.errors import DeadlineExceeded, too_late, too_many
+from serving.common.errors import too_late, too_many
 from serving.common.request import RequestContext
 from serving.common.request_trace import RequestTrace
 from serving.config.server_config import CPUS
 
-_MEMORY = 1.0  # seconds of work, by which the pace of older answers counts a third
+_PACE_SECONDS = 1.0  # of work, by which the pace of older answers counts a third
 _PATIENCE = 5.0  # seconds of a client without a deadline, as of this project's client
-_NORMAL, _LOW = 0.5, 0.25  # shares of a client's time that a request may take; the rest is reserve
-_FORGET = 0.01  # share by which each request draws the patience towards its own
+_PATIENCE_DECAY = 0.01  # share by which each request draws the patience towards its own
+_NORMAL_SHARE, _LOW_SHARE = 0.5, 0.25  # of a client's time for a request; the rest is reserve
+_POLL_SECONDS = 0.25  # a waiting request then asks whether its client still is there
 
 
 class Admission:
@@ -24,8 +26,8 @@ class Admission:
 
     A request that joins n others is answered after about n times the recent time between two
     answers (Little's law). It is refused at once if that is more than half of the time that its
-    client waits; with a low priority, a quarter. So the queue is as long as it is useful: who
-    waits in it is answered in time, and who is refused can go elsewhere.
+    client waits; with a low priority, a quarter. The queue is as long as its requests can be
+    answered in time.
 
     Args:
         at_once: Requests that are served at once.
@@ -33,50 +35,39 @@ class Admission:
 
     Attributes:
         working: Requests that are served.
-        waiting: Requests that wait.
     """
 
     def __init__(self, at_once: int, most: int = 0) -> None:
-        self._most = most
-        self._free = min(at_once, CPUS)  # so many are never refused by their time
-        self._permits = threading.Semaphore(at_once)
+        self._at_once, self._most = at_once, most
+        self._always_admitted = min(at_once, CPUS)  # so many are never refused by their time
         self._lock = threading.Lock()  # guards all that follows
-        self._present = 0
         self.working = 0
-        self._since = time.perf_counter()  # of the last answer, or of the first request after it
+        # A lock for each waiting request, the oldest first; it is released when its turn comes.
+        self._turns = deque[threading.Lock]()
+        self._last_answer = time.perf_counter()  # or the first request after it
         self._busy = self._answers = 0.0  # seconds and answers; older ones count less
         self._longest = 0.0  # seconds that recent clients wait, at most
 
     @property
     def waiting(self) -> int:
-        return self._present - self.working
+        """Requests that wait."""
+        return len(self._turns)
 
     @contextlib.contextmanager
     def acquire(self, trace: RequestTrace) -> Iterator[None]:
-        """Waits for a permit, and holds it during the block.
+        """Waits for the request's turn, and serves it during the block.
 
         Raises:
             ResourceExhausted: The answer would come too late, or too many requests wait.
             DeadlineExceeded, Cancelled: The client no longer waits.
         """
-        self._enter(trace)
-        is_served = False
+        self._wait(trace)
         try:
-            started = time.perf_counter()
-            is_acquired = self._permits.acquire(timeout=trace.context.remaining())
-            trace.queue_seconds += time.perf_counter() - started
-            if not is_acquired:
-                raise DeadlineExceeded("The deadline had passed before the computation began.")
-            try:
-                trace.context.require_client()
-                with self._lock:
-                    self.working += 1
-                is_served = True
-                yield
-            finally:
-                self._permits.release()
+            yield
         finally:
-            self._leave(is_served)
+            with self._lock:
+                self._note_answer()
+                self._end()
 
     def require_room(self, context: RequestContext) -> None:
         """Raises if a request would be answered too late.
@@ -84,7 +75,9 @@ class Admission:
         Raises:
             ResourceExhausted: With the seconds after which to retry.
         """
-        self._require(context.is_low_priority, _patience(context))
+        patience = _patience(context)
+        with self._lock:
+            self._require(context.is_low_priority, patience)
 
     def require_room_at_door(self, is_low: bool) -> None:
         """Raises if a request would be answered too late even for the most patient client of late.
@@ -97,52 +90,97 @@ class Admission:
         Raises:
             ResourceExhausted: With the seconds after which to retry.
         """
-        self._require(is_low, self._longest)
+        with self._lock:
+            self._require(is_low, self._longest)
 
     def note_patience(self, context: RequestContext) -> None:
-        """Learns from a request how long clients wait."""
-        seconds = _patience(context)
-        fall = _FORGET * (seconds - self._longest)
-        self._longest = max(seconds, self._longest + fall)
+        """Learns from a refused request how long clients wait."""
+        patience = _patience(context)
+        with self._lock:
+            self._note_patience(patience)
+
+    def _wait(self, trace: RequestTrace) -> None:
+        context, started = trace.context, time.perf_counter()
+        context.require_client()
+        patience = _patience(context)
+        with self._lock:
+            self._note_patience(patience)
+            self._require(context.is_low_priority, patience)
+            turn = self._enter()
+        trace.is_admitted = True
+        try:
+            while not turn.acquire(timeout=_slice(context)):
+                context.require_client()
+            context.require_client()
+        except BaseException:
+            self._give_up(turn)
+            raise
+        finally:
+            trace.queue_seconds += time.perf_counter() - started
 
     def _require(self, is_low: bool, patience: float) -> None:
-        expected = (self._present + 1) * self._pace()
-        if self._most and self._present >= self._most:
+        present = self.working + len(self._turns)
+        expected = (present + 1) * self._pace()
+        if self._most and present >= self._most:
             raise too_many(self._most, expected)
-        allowed = (_LOW if is_low else _NORMAL) * patience
-        if self._present >= self._free and expected > allowed:
+        allowed = (_LOW_SHARE if is_low else _NORMAL_SHARE) * patience
+        if present >= self._always_admitted and expected > allowed:
             raise too_late(expected, allowed)
 
-    def _enter(self, trace: RequestTrace) -> None:
-        with self._lock:
-            self.note_patience(trace.context)
-            trace.context.require_client()
-            self.require_room(trace.context)
-            if not self._present:
-                self._since = time.perf_counter()
-            self._present += 1
+    def _note_patience(self, patience: float) -> None:
+        decayed = self._longest + _PATIENCE_DECAY * (patience - self._longest)
+        self._longest = max(patience, decayed)
 
-    def _leave(self, was_served: bool) -> None:
+    def _enter(self) -> threading.Lock:
+        turn = threading.Lock()
+        if not self.working:
+            self._last_answer = time.perf_counter()
+        if self.working < self._at_once:
+            self.working += 1
+        else:
+            turn.acquire()
+            self._turns.append(turn)
+        return turn
+
+    def _give_up(self, turn: threading.Lock) -> None:
         with self._lock:
-            self._present -= 1
-            if was_served:
-                self.working -= 1
-                now = time.perf_counter()
-                busy = now - self._since
-                kept = math.exp(-busy / _MEMORY)
-                self._busy = kept * self._busy + busy
-                self._answers = kept * self._answers + 1
-                self._since = now
+            if turn in self._turns:
+                self._turns.remove(turn)
+            else:  # its turn has come meanwhile
+                self._end()
+
+    def _end(self) -> None:
+        """Hands the place of a request to the one that has waited longest."""
+        if self._turns:
+            self._turns.popleft().release()
+        else:
+            self.working -= 1
+
+    def _note_answer(self) -> None:
+        now = time.perf_counter()
+        busy = now - self._last_answer
+        weight = math.exp(-busy / _PACE_SECONDS)
+        self._busy = weight * self._busy + busy
+        self._answers = weight * self._answers + 1
+        self._last_answer = now
 
     def _pace(self) -> float:
         """Returns the recent seconds between two answers, while there were requests."""
-        if not self._present:
+        if not self.working:
             return 0.0
-        current = time.perf_counter() - self._since
-        return (self._busy + current) / max(1.0, self._answers)
+        since_last = time.perf_counter() - self._last_answer
+        return (self._busy + since_last) / max(1.0, self._answers)
 
 
 def _patience(context: RequestContext) -> float:
     """Returns the seconds that the client of a request waits."""
     remaining = context.remaining()
-    return _PATIENCE if remaining is None else remaining
+    if remaining is None:
+        return _PATIENCE
+    return remaining if context.has_own_deadline else min(_PATIENCE, remaining)
+
+
+def _slice(context: RequestContext) -> float:
+    """Returns the seconds until a waiting request looks for its client again."""
+    remaining = context.remaining()
+    return _POLL_SECONDS if remaining is None else max(0.0, min(_POLL_SECONDS, remaining))

@@ -37,13 +37,20 @@ class Api(NamedTuple):
 
     Args:
         name: Name of the API, in logs and metrics.
+        service: Name of its gRPC service.
         model_spec: Returns the model spec of a message.
         read: Makes the plan of a message, for the version that answers it.
     """
 
     name: str
+    service: str
     model_spec: Callable[[Any], model_pb2.ModelSpec]
     read: Callable[[Model, Any], Plan]
+
+    @property
+    def method(self) -> str:
+        """The full method of gRPC."""
+        return f"{self.service}/{self.name}"
 
 
 def compute(model: Model, plan: Plan, trace: RequestTrace) -> Any:

@@ -25,6 +25,7 @@ from tensorflow_serving.apis import (
 from serving.common import errors
 from serving.common.request import ModelRef, RequestContext
 from serving.common.request_trace import Observer, RequestTrace
+from serving.common.rpc_names import PREDICTION_SERVICE, SCORING_SERVICE
 from serving.config.models import ModelConfig, model_configs
 from serving.config.server_config import CPUS
 from serving.inference.admission import Admission
@@ -54,11 +55,11 @@ def _first_spec(message: inference_pb2.MultiInferenceRequest) -> model_pb2.Model
     return message.tasks[0].model_spec if message.tasks else model_pb2.ModelSpec()
 
 
-PREDICT = Api("Predict", _own_spec, read_predict)
-CLASSIFY = Api("Classify", _own_spec, read_classify)
-REGRESS = Api("Regress", _own_spec, read_regress)
-MULTI_INFERENCE = Api("MultiInference", _first_spec, read_multi_inference)
-RANK = Api("Rank", _own_spec, read_rank)
+PREDICT = Api("Predict", PREDICTION_SERVICE, _own_spec, read_predict)
+CLASSIFY = Api("Classify", PREDICTION_SERVICE, _own_spec, read_classify)
+REGRESS = Api("Regress", PREDICTION_SERVICE, _own_spec, read_regress)
+MULTI_INFERENCE = Api("MultiInference", PREDICTION_SERVICE, _first_spec, read_multi_inference)
+RANK = Api("Rank", SCORING_SERVICE, _own_spec, read_rank)
 
 # For messages of unknown kind: those of a warm-up file.
 _APIS = {
@@ -144,7 +145,7 @@ class InferenceService:
             ServingError: The block failed; an unexpected exception is `Internal`.
         """
         if self._begin is not None:
-            self._begin(trace)
+            _observe(self._begin, trace)
         try:
             yield
         except errors.ServingError as error:
@@ -158,7 +159,12 @@ class InferenceService:
             self._report(trace)
 
     def reject(self, trace: RequestTrace, error: errors.ServingError) -> None:
-        """Reports a request that was rejected before it was read."""
+        """Reports a request that was rejected before it was read.
+
+        gRPC and REST call it in the thread that accepts all requests, so no observer may wait.
+        """
+        if isinstance(error, errors.ResourceExhausted):
+            self.admission.note_patience(trace.context)
         trace.error = error
         self._report(trace)
 
@@ -191,8 +197,9 @@ class InferenceService:
         """
         spec = _own_spec(request)
         name, version = spec.name, _version(spec)
-        if spec.HasField("version_label") and name in self._manager.models:
-            version = self._manager.models[name].labels.get(spec.version_label)
+        model = self._manager.models.get(name)
+        if spec.HasField("version_label") and model is not None:
+            version = model.labels.get(spec.version_label)
             if version is None:
                 raise errors.unrecognized_label(spec.version_label)
         statuses = [
@@ -231,10 +238,14 @@ class InferenceService:
         trace.seconds = time.perf_counter() - trace.started
         trace.is_served = trace.version is not None or trace.model in self._manager.models
         for observer in self._observers:
-            try:
-                observer(trace)
-            except Exception:  # an observer must not spoil the answer
-                _LOGGER.exception("An observer failed")
+            _observe(observer, trace)
+
+
+def _observe(observer: Observer, trace: RequestTrace) -> None:
+    try:
+        observer(trace)
+    except Exception:  # an observer must not spoil the answer
+        _LOGGER.exception("An observer failed")
 
 
 def model_ref(spec: model_pb2.ModelSpec) -> ModelRef:

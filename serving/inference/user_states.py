@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import logging
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -28,7 +27,6 @@ from serving.encoding.array_values import is_present
 from serving.encoding.raw_values import missing_value
 from serving.models.model import Model
 from serving.models.signature import Compute, Signature
-from serving.runtimes.tensorflow.saved_model import MANIFEST, is_ours
 
 _LOGGER = logging.getLogger(__name__)
 USER = "user"
@@ -65,13 +63,13 @@ class UserStates:
 
     Args:
         model: The version.
+        options: The part `state` of its manifest.
         most: Number of users; the least recent leave first.
     """
 
-    def __init__(self, model: Model, most: int) -> None:
-        manifest = json.loads((model.path / MANIFEST).read_text("utf-8"))["state"]
-        self._longest = int(manifest["max_events"])
-        self._seen = manifest["item"] if manifest["filter_seen"] else None
+    def __init__(self, model: Model, options: Mapping[str, Any], most: int) -> None:
+        self._longest = int(options["max_events"])
+        self._seen = options["item"] if options["filter_seen"] else None
         self._model = model
         self._names = sorted(model.signature(_START).input_specs)
         self._most = most
@@ -81,11 +79,11 @@ class UserStates:
     @classmethod
     def of(cls, model: Model, most: int) -> UserStates | None:
         """Returns a cache for a version; None for a version without states, and for no users."""
-        if not most or not is_ours(model.path):
+        manifest = model.manifest
+        if not most or manifest is None:
             return None
-        manifest = json.loads((model.path / MANIFEST).read_text("utf-8"))
         if manifest.get("stateful"):
-            return cls(model, most)
+            return cls(model, manifest["state"], most)
         if "state" in manifest:
             reason = manifest["state"]["reason"]
             _LOGGER.warning(
@@ -115,19 +113,19 @@ class UserStates:
             trace.user_misses += len(users)
             return None
         times = Counter(users.tolist())
-        found = [
-            self._found(user, events, row, counts[row]) if times[user] == 1 else None
+        known = [
+            self._known(user, events, row, counts[row]) if times[user] == 1 else None
             for row, user in enumerate(users.tolist())
         ]
-        hits = [row for row, state in enumerate(found) if state is not None]
-        misses = [row for row, state in enumerate(found) if state is None]
+        hits = [row for row, state in enumerate(known) if state is not None]
+        misses = [row for row, state in enumerate(known) if state is None]
         trace.user_hits += len(hits)
         trace.user_misses += len(misses)
         states: dict[int, np.ndarray] = {}
         if misses:
-            given = {name: array[misses] for name, array in events.items()}
-            states |= zip(misses, self.call(_START, given, (_STATE,), trace)[_STATE], strict=True)
-        states |= self._stepped({row: found[row] for row in hits}, events, counts, trace)
+            inputs = {name: array[misses] for name, array in events.items()}
+            states |= zip(misses, self.call(_START, inputs, (_STATE,), trace)[_STATE], strict=True)
+        states |= self._stepped({row: known[row] for row in hits}, events, counts, trace)
         for row, user in enumerate(users.tolist()):
             if times[user] == 1:
                 self._keep(user, events, row, counts[row], states[row])
@@ -137,26 +135,26 @@ class UserStates:
         self, key: str, inputs: Arrays, outputs: Sequence[str], trace: RequestTrace
     ) -> dict[str, np.ndarray]:
         """Computes another signature of the version, whose times are those of the request."""
-        own = RequestTrace(trace.context)
+        call = RequestTrace(trace.context)
         try:
-            return self._model.signature(key).run(inputs, outputs, own)
+            return self._model.signature(key).run(inputs, outputs, call)
         finally:
-            trace.queue_seconds += own.queue_seconds
-            trace.runtime_seconds += own.runtime_seconds
-            trace.batch_rows = own.batch_rows
+            trace.queue_seconds += call.queue_seconds
+            trace.runtime_seconds += call.runtime_seconds
+            trace.batch_rows = call.batch_rows
 
     def from_state(
         self, key: str, states: np.ndarray, inputs: Arrays, outputs: Sequence[str],
         trace: RequestTrace,
     ) -> dict[str, np.ndarray]:  # fmt: skip
         """Computes the outputs of a signature from states in place of events."""
-        given = {name: array for name, array in inputs.items() if name not in self._names}
-        if self._seen is not None and _EXCLUDE in given:
-            parts = [given[_EXCLUDE], inputs[self._seen]]
-            given[_EXCLUDE] = np.concatenate(parts, axis=1)
-        return self.call(_FROM_STATE[key], {**given, _STATE: states}, outputs, trace)
+        others = {name: array for name, array in inputs.items() if name not in self._names}
+        if self._seen is not None and _EXCLUDE in others:
+            parts = [others[_EXCLUDE], inputs[self._seen]]
+            others[_EXCLUDE] = np.concatenate(parts, axis=1)
+        return self.call(_FROM_STATE[key], {**others, _STATE: states}, outputs, trace)
 
-    def _found(self, user: bytes, events: Arrays, row: int, count: int) -> UserState | None:
+    def _known(self, user: bytes, events: Arrays, row: int, count: int) -> UserState | None:
         with self._lock:
             known = self._states.get(user)
         if known is None or known.events > count:
@@ -178,21 +176,21 @@ class UserStates:
         if not rows:
             return states
         longest = max(counts[row] - first[row] for row in rows)
-        given: dict[str, np.ndarray] = {_STATE: np.stack([states[row] for row in rows])}
+        inputs: dict[str, np.ndarray] = {_STATE: np.stack([states[row] for row in rows])}
         for name, array in events.items():
             new = np.full((len(rows), longest), missing_value(array.dtype), array.dtype)
             for place, row in enumerate(rows):
                 part = array[row, first[row] : counts[row]]
                 new[place, : len(part)] = part
-            given[name] = new
-        stepped = self.call(_STEP, given, (_STATE,), trace)[_STATE]
+            inputs[name] = new
+        stepped = self.call(_STEP, inputs, (_STATE,), trace)[_STATE]
         return states | dict(zip(rows, stepped, strict=True))
 
     def _keep(self, user: bytes, events: Arrays, row: int, count: int, state: np.ndarray) -> None:
-        kept = UserState(count, _fingerprint(events, row, count), state.copy())
+        new = UserState(count, _fingerprint(events, row, count), state.copy())
         with self._lock:
             self._states.pop(user, None)
-            self._states[user] = kept
+            self._states[user] = new
             if len(self._states) > self._most:
                 del self._states[next(iter(self._states))]
 
@@ -206,20 +204,20 @@ class _WithStates:
     def __call__(
         self, inputs: Arrays, outputs: Sequence[str], trace: RequestTrace
     ) -> dict[str, np.ndarray]:
-        given = {name: array for name, array in inputs.items() if name != USER}
+        others = {name: array for name, array in inputs.items() if name != USER}
         users = inputs.get(USER)
-        states = None if users is None else self._users.states(users, given, trace)
+        states = None if users is None else self._users.states(users, others, trace)
         if states is None:
-            return self._compute(given, outputs, trace)
-        return self._users.from_state(self._key, states, given, outputs, trace)
+            return self._compute(others, outputs, trace)
+        return self._users.from_state(self._key, states, others, outputs, trace)
 
 
 def _counts(events: Arrays) -> np.ndarray:
     """Returns the numbers of events `(B,)` without the padding behind the last."""
     there = np.any([is_present(array) for array in events.values()], axis=0)
     places = np.arange(1, there.shape[1] + 1)
-    found: np.ndarray = (there * places).max(axis=1, initial=0)
-    return found
+    counts: np.ndarray = (there * places).max(axis=1, initial=0)
+    return counts
 
 
 def _fingerprint(events: Arrays, row: int, count: int) -> bytes:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
+from typing import Any
 
 from serving.common.errors import InvalidArgument
 from serving.common.request import Arrays
 from serving.common.signatures import DEFAULT_SIGNATURE, NEXT_ITEMS_SIGNATURE, RANK_SIGNATURE
 from serving.encoding.array_values import is_present
 from serving.models.signature import Signature
-from serving.runtimes.tensorflow.saved_model import MANIFEST
 
 _NEED_EVENTS = (DEFAULT_SIGNATURE, NEXT_ITEMS_SIGNATURE, RANK_SIGNATURE)
 
@@ -21,15 +19,17 @@ class NeededEvents:
 
     Args:
         signatures: Those of the model.
-        path: The folder of an export of this project.
+        manifest: That of an export of this project; None for other models, which may do without.
     """
 
-    def __init__(self, signatures: Mapping[str, Signature], path: Path) -> None:
+    def __init__(
+        self, signatures: Mapping[str, Signature], manifest: Mapping[str, Any] | None
+    ) -> None:
         self._names: tuple[str, ...] = ()
+        if manifest is None or manifest.get("scores_without_events"):
+            return
         if {NEXT_ITEMS_SIGNATURE, RANK_SIGNATURE} <= signatures.keys():
-            manifest = json.loads((path / MANIFEST).read_text("utf-8"))
-            if not manifest.get("scores_without_events"):
-                self._names = tuple(sorted(signatures[RANK_SIGNATURE].context_names))
+            self._names = tuple(sorted(signatures[RANK_SIGNATURE].context_names))
 
     def check(self, signature: str, inputs: Arrays) -> None:
         """Raises InvalidArgument if no row of a request has an event."""

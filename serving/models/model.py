@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from serving.models.events import NeededEvents
 from serving.models.signature import Compute, Signature
 from serving.runtimes.base import Runtime
 from serving.runtimes.tensorflow.compiled import CompiledRuntime
-from serving.runtimes.tensorflow.saved_model import is_ours
+from serving.runtimes.tensorflow.saved_model import read_manifest
 
 
 class Model:
@@ -30,6 +31,7 @@ class Model:
         runtime: Computes; the model closes it.
 
     Attributes:
+        manifest: The manifest of an export of this project; None for other models.
         takes_missing: Whether it has missing values, and takes values of other types that fit, as
             exports of this project do.
         features: The inputs of rows, of candidates and of their context.
@@ -40,7 +42,8 @@ class Model:
         self.version = version
         self.path = path
         self.definitions = runtime.definitions
-        self.takes_missing = is_ours(path)
+        self.manifest: Mapping[str, Any] | None = read_manifest(path)
+        self.takes_missing = self.manifest is not None
         self._runtime = runtime
         self._signatures = {
             key: Signature(key, definition, _compute(runtime, key))
@@ -50,7 +53,7 @@ class Model:
         for key in (RANK_SIGNATURE, EXPLAINED_SIGNATURE):
             if rows is not None and key in self._signatures:
                 self._signatures[key].share_candidates(rows)
-        self._events = NeededEvents(self._signatures, path) if self.takes_missing else None
+        self._events = NeededEvents(self._signatures, self.manifest)
         known = [s for k, s in self._signatures.items() if k in (RANK_SIGNATURE, DEFAULT_SIGNATURE)]
         self.features = {name: spec for one in known for name, spec in one.input_specs.items()}
         for signature in self._signatures.values():
@@ -64,8 +67,7 @@ class Model:
             ServingError: The request does not fit the signature, or the computation failed.
         """
         signature = self.signature(request.signature)
-        if self._events is not None:
-            self._events.check(request.signature, request.inputs)
+        self._events.check(request.signature, request.inputs)
         return signature.run(request.inputs, request.outputs, trace)
 
     def signature(self, key: str) -> Signature:

@@ -28,7 +28,11 @@ Replay = Callable[[Any], object]
 
 
 def warm_up(
-    model: Model, replay: Replay, iterations: int = 1, is_beside_requests: bool = True
+    model: Model,
+    replay: Replay,
+    iterations: int = 1,
+    is_beside_requests: bool = True,
+    afterwards: Callable[[], object] | None = None,
 ) -> int:
     """Runs every record of the version's warm-up file and returns their number.
 
@@ -39,6 +43,7 @@ def warm_up(
         iterations: Runs of each record (`num_request_iterations`).
         is_beside_requests: Whether another version serves meanwhile. One thread of low priority
             warms then; else all signatures are warmed at the same time.
+        afterwards: Called after the records, in a thread of the same priority.
 
     Raises:
         ServingError: A record is not a request, or its request fails.
@@ -73,6 +78,8 @@ def warm_up(
     with pool:
         for done in [pool.submit(run, records) for records in groups.values()]:
             done.result()
+        if afterwards is not None:
+            pool.submit(afterwards).result()
     return count
 
 

@@ -4,22 +4,41 @@ from __future__ import annotations
 
 import json
 import logging
+import queue
 import sys
+from logging.handlers import QueueHandler, QueueListener
 
 from serving.common.errors import truncated
 from serving.common.logs import common_keys
 from serving.common.request_trace import RequestTrace
 
 _LOGGER = logging.getLogger("serving.access")
+_MOST_LINES = 10_000  # that standard error has not taken; further ones are lost
 
 
-def log_to_standard_error() -> None:
-    """Sends the lines to standard error without the format of the other logs."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    _LOGGER.addHandler(handler)
+class _Lines(QueueHandler):
+    """Hands lines to a thread, so that no request waits for standard error."""
+
+    queue: queue.SimpleQueue[logging.LogRecord]
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        if self.queue.qsize() < _MOST_LINES:
+            self.queue.put_nowait(record)
+
+
+def log_to_standard_error() -> QueueListener:
+    """Sends the lines to standard error without the format of the other logs.
+
+    Returns:
+        The thread that writes them, which `stop` ends.
+    """
+    lines = _Lines(queue.SimpleQueue())
+    _LOGGER.addHandler(lines)
     _LOGGER.setLevel(logging.INFO)
     _LOGGER.propagate = False
+    writer = QueueListener(lines.queue, logging.StreamHandler(sys.stderr))
+    writer.start()
+    return writer
 
 
 def log_access(trace: RequestTrace) -> None:

@@ -53,13 +53,6 @@ class _BoundedHistogram:
             return series
 
 
-def _queue_seconds(trace: RequestTrace) -> float:
-    """Returns the time in the queue; of a request refused by a busy server, the expected time."""
-    if trace.error is not None and trace.error.retry_after is not None:
-        return trace.error.retry_after
-    return trace.queue_seconds
-
-
 def _are_scores(output: str, values: np.ndarray, trace: RequestTrace) -> bool:
     """Returns whether an output is the scores of a task: one number for each candidate.
 
@@ -131,7 +124,8 @@ class Metrics:
         name = trace.model if trace.is_served else ""  # no label with a made-up name
         code = "OK" if trace.error is None else trace.error.code.name
         self._requests.labels(name, code).inc()
-        self._queuing.labels(name).observe(1e6 * _queue_seconds(trace))
+        if trace.is_admitted:
+            self._queuing.labels(name).observe(1e6 * trace.queue_seconds)
         if trace.is_served:
             version = "" if trace.version is None else str(trace.version)
             by_version = self._by_version.labels(name, version, trace.label, code)

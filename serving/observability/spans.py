@@ -6,13 +6,16 @@ import logging
 import os
 from typing import Any
 
+from serving.common.http_status import http_status
 from serving.common.request_trace import RequestTrace
 from serving.common.trace_context import TraceContext
 
 _LOGGER = logging.getLogger(__name__)
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-_SERVICES = {"Rank": "recsys_attn.serving.ScoringService"}
-_PREDICTION = "tensorflow.serving.PredictionService"
+# Status codes that are a fault of the server, by OpenTelemetry's conventions; of HTTP, 5xx.
+_FAULTS = frozenset(
+    {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"}
+)
 
 
 class Spans:
@@ -20,7 +23,7 @@ class Spans:
 
     The steps are `queue` (of the concurrency limit), `read`, `compute` with `queue` (of the batch)
     and `runtime`, and `write`. Names of attributes are those of OpenTelemetry's conventions for
-    RPC and HTTP, and `recsys_attn.*`.
+    RPC and HTTP, and `recsys_attn.*`. A request that is rejected before it is read has no span.
 
     Args:
         provider: OpenTelemetry's tracer provider, which samples and exports.
@@ -49,12 +52,12 @@ class Spans:
 
     def observe(self, trace: RequestTrace) -> None:
         """Ends the span of a request, with what its trace has."""
-        if trace.span is None:  # rejected before it was read
-            self.begin(trace)
         span = trace.span
+        if span is None:  # rejected before it was read
+            return
         if span.is_recording():
             span.set_attributes(_attributes(trace))
-            if trace.error is not None:
+            if trace.error is not None and trace.error.code.name in _FAULTS:
                 span.set_status(self._api.StatusCode.ERROR, str(trace.error))
             if trace.read_at:
                 self._add_steps(trace)
@@ -107,14 +110,15 @@ def spans_from_environment() -> tuple[Spans, Any] | None:
 
 
 def _name(trace: RequestTrace) -> str:
-    api = trace.context.api
-    if trace.context.entrypoint == "REST":
-        return f"POST /v1/models/{{model}}:{api.lower()}"
-    return f"{_SERVICES.get(api, _PREDICTION)}/{api}"
+    context = trace.context
+    return f"{context.method} {_route(trace)}" if context.entrypoint == "REST" else context.method
+
+
+def _route(trace: RequestTrace) -> str:
+    return f"/v1/models/{{model}}:{trace.context.api.lower()}"
 
 
 def _attributes(trace: RequestTrace) -> dict[str, str | int]:
-    api, code = trace.context.api, 0 if trace.error is None else trace.error.code.value[0]
     attributes: dict[str, str | int] = {
         "recsys_attn.model.name": trace.model,
         "recsys_attn.request.id": trace.context.request_id,
@@ -123,12 +127,14 @@ def _attributes(trace: RequestTrace) -> dict[str, str | int]:
     if trace.version is not None:
         attributes["recsys_attn.model.version"] = trace.version
     if trace.context.entrypoint == "REST":
-        route = f"/v1/models/{{model}}:{api.lower()}"
-        return attributes | {"http.request.method": "POST", "http.route": route}
-    service = _SERVICES.get(api, _PREDICTION)
+        return attributes | {
+            "http.request.method": trace.context.method, "http.route": _route(trace),
+            "http.response.status_code": http_status(trace.error),
+        }  # fmt: skip
+    service, _, method = trace.context.method.rpartition("/")
     return attributes | {
-        "rpc.system": "grpc", "rpc.service": service, "rpc.method": api,
-        "rpc.grpc.status_code": code,
+        "rpc.system": "grpc", "rpc.service": service, "rpc.method": method,
+        "rpc.grpc.status_code": 0 if trace.error is None else trace.error.code.value[0],
     }  # fmt: skip
 
 

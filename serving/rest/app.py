@@ -34,8 +34,9 @@ from tensorflow_serving.apis import (
 )
 
 from serving.common import errors
-from serving.common.headers import LOW, PRIORITY, REQUEST_ID
-from serving.common.request import Arrays, InferenceRequest, RequestContext, request_id_of
+from serving.common.headers import REQUEST_ID, asks_low_priority
+from serving.common.http_status import http_status
+from serving.common.request import InferenceRequest, RequestContext, request_id_of
 from serving.common.request_trace import RequestTrace
 from serving.common.signatures import DEFAULT_SIGNATURE
 from serving.common.trace_context import TraceContext
@@ -58,13 +59,6 @@ _GET, _POST = ("GET", "HEAD"), ("POST",)
 _METHODS = [*_GET, *_POST, "PUT", "DELETE", "PATCH", "OPTIONS"]  # the last four get an error
 _MAX_DIGITS = 19  # of an int64
 _APIS = {"predict": "Predict", "classify": "Classify", "regress": "Regress", "rank": "Rank"}
-HTTP_STATUS = {
-    "INVALID_ARGUMENT": 400, "FAILED_PRECONDITION": 400, "OUT_OF_RANGE": 400,
-    "UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403, "NOT_FOUND": 404, "ABORTED": 409,
-    "ALREADY_EXISTS": 409, "RESOURCE_EXHAUSTED": 429, "CANCELLED": 499, "UNKNOWN": 500,
-    "INTERNAL": 500, "DATA_LOSS": 500, "UNIMPLEMENTED": 501, "UNAVAILABLE": 503,
-    "DEADLINE_EXCEEDED": 504,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -123,19 +117,21 @@ class Rest:
         path = request.scope["path"]  # `request.url` contains the `Host`, which may be malformed
         request_id = request_id_of(request.headers.get(REQUEST_ID))
         end = time.monotonic() + self.timeout_seconds
-        found = _PATH.fullmatch(path)
-        api = "" if found is None else _APIS.get((found["method"] or "").lower(), "")
+        route = _PATH.fullmatch(path)
+        api = "" if route is None else _APIS.get((route["method"] or "").lower(), "")
         gone = threading.Event()
         context = RequestContext(
             api,
             "REST",
             request_id,
+            request.method,
             remaining=lambda: end - time.monotonic(),
+            has_own_deadline=False,
             is_active=lambda: not gone.is_set(),
-            is_low_priority=request.headers.get(PRIORITY) == LOW,
+            is_low_priority=asks_low_priority(request.headers.items()),
             trace=TraceContext.read(request.headers),
         )
-        trace = RequestTrace(context, model="" if found is None else found["model"])
+        trace = RequestTrace(context, model="" if route is None else route["model"])
         headers = {REQUEST_ID: request_id}
         try:
             await self._admit(request, trace, headers)
@@ -144,7 +140,7 @@ class Rest:
             loop = asyncio.get_running_loop()
             try:
                 text = await loop.run_in_executor(
-                    self.executor, self._text, request, found, body, trace
+                    self.executor, self._text, request, route, body, trace
                 )
                 status = 200
             finally:
@@ -154,7 +150,7 @@ class Rest:
             error.with_traceback(None).__context__ = None
             if api and trace.error is None:
                 self.service.reject(trace, error)
-            status = HTTP_STATUS.get(error.code.name, 500)
+            status = http_status(error)
             if error.retry_after is not None:
                 headers["retry-after"] = str(math.ceil(error.retry_after))
             text = json.dumps({"error": errors.truncated(str(error))})
@@ -174,7 +170,8 @@ class Rest:
                 headers["connection"] = "close"
                 raise errors.shutting_down()
             self.admit(request.headers.get("authorization"))
-            self.service.admission.require_room(trace.context)
+            if trace.context.api:  # status and metadata compute nothing
+                self.service.admission.require_room(trace.context)
         except errors.ServingError as error:
             self.service.reject(trace, error)
             raise
@@ -197,38 +194,26 @@ class Rest:
         return bytes(body)
 
     def _text(
-        self, request: Request, found: re.Match[str] | None, body: bytes, trace: RequestTrace
+        self, request: Request, route: re.Match[str] | None, body: bytes, trace: RequestTrace
     ) -> str:
         """Returns the answer as JSON."""
         method, path = request.method, request.scope["path"]
-        if found is None or method not in (_POST if found["method"] else _GET):
+        if route is None or method not in (_POST if route["method"] else _GET):
             raise errors.InvalidArgument(f"Malformed request: {method} {path}")
-        spec = _spec(found)
-        if not found["method"]:
-            return json.dumps(self._about(spec, bool(found["metadata"])))
+        spec = _spec(route)
+        if not route["method"]:
+            return json.dumps(self._about(spec, bool(route["metadata"])))
         encoding = request.headers.get("content-encoding", "")
-        unpacked_body = unpacked(body, encoding, self.max_bytes)
-        answer = self._predict if trace.context.api == "Predict" else self._other
-        return answer(spec, unpacked_body, trace)
 
-    def _predict(self, spec: model_pb2.ModelSpec, body: bytes, trace: RequestTrace) -> str:
-        """Answers Predict: JSON to arrays and back, in one lease of the model."""
-        in_rows = False
-
-        def work(model: Model) -> Arrays:
-            nonlocal in_rows
-            request, in_rows = _predict_request(model, spec, body)
+        def work(model: Model) -> tuple[Any, Callable[[Any], Any]]:
             with self.service.admission.acquire(trace):
-                return compute(model, Plan((request,), lambda results: results[0]), trace)
+                content = unpacked(body, encoding, self.max_bytes)
+                plan, write = _read(model, spec, content, trace)
+                return compute(model, plan, trace), write
 
         with self.service.observed(trace):
-            trace.response = results = self.service.answer(model_ref(spec), work, trace)
-        return json.dumps(write_outputs(results, in_rows))
-
-    def _other(self, spec: model_pb2.ModelSpec, body: bytes, trace: RequestTrace) -> str:
-        """Answers Classify, Regress and Rank, whose values are protobuf for the model too."""
-        api, message, write = _read(trace.context.api, spec, body)
-        return json.dumps(write(self.service.handle(api, message, trace)))
+            trace.response, write = self.service.answer(model_ref(spec), work, trace)
+        return json.dumps(write(trace.response))
 
     def _about(self, spec: model_pb2.ModelSpec, metadata: bool) -> Any:
         if not metadata:
@@ -270,9 +255,21 @@ def _predict_request(
 
 
 def _read(
+    model: Model, spec: model_pb2.ModelSpec, body: bytes, trace: RequestTrace
+) -> tuple[Plan, Callable[[Any], Any]]:
+    """Returns the plan of a body, and the function that makes a document of its answer."""
+    if trace.context.api == "Predict":
+        request, in_rows = _predict_request(model, spec, body)
+        plan = Plan((request,), lambda results: results[0])
+        return plan, lambda results: write_outputs(results, in_rows)
+    api, trace.message, write = _message(trace.context.api, spec, body)
+    return api.read(model, trace.message), write
+
+
+def _message(
     name: str, spec: model_pb2.ModelSpec, body: bytes
 ) -> tuple[Api, Any, Callable[[Any], Any]]:
-    """Returns the API, its message, and the function that makes a document of its answer."""
+    """Returns the API of values that are protobuf for the model too, its message and its writer."""
     if name == RANK.name:
         return RANK, rank_request(parsed(body), spec), rank_answer
     document = _document(body, spec)
@@ -285,17 +282,17 @@ def _read(
     return REGRESS, regression, lambda response: values(response.result)
 
 
-def _spec(found: re.Match[str]) -> model_pb2.ModelSpec:
+def _spec(route: re.Match[str]) -> model_pb2.ModelSpec:
     """Returns the model, and the version or label, that a path names."""
-    spec = model_pb2.ModelSpec(name=found["model"])
-    if found["version"]:
-        if len(found["version"]) > _MAX_DIGITS or int(found["version"]) >= 2**63:
+    spec = model_pb2.ModelSpec(name=route["model"])
+    if route["version"]:
+        if len(route["version"]) > _MAX_DIGITS or int(route["version"]) >= 2**63:
             raise errors.InvalidArgument(
-                f"Failed to convert version: {found['version']} to numeric."
+                f"Failed to convert version: {route['version']} to numeric."
             )
-        spec.version.value = int(found["version"])
-    if found["label"]:
-        spec.version_label = found["label"]
+        spec.version.value = int(route["version"])
+    if route["label"]:
+        spec.version_label = route["label"]
     return spec
 
 

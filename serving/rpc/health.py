@@ -10,7 +10,6 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-SERVICE_NAME = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 OVERALL = ""  # the name that the protocol gives the whole server
 
 _STATUS = health_pb2.HealthCheckResponse

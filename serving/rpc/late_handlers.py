@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 
 from serving.common.errors import still_starting
-from serving.rpc.drain import rejection
+from serving.rpc.gate import rejection
 
 
 class LateHandlers(grpc.GenericRpcHandler):
@@ -34,6 +34,6 @@ class LateHandlers(grpc.GenericRpcHandler):
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
         if not self._is_open:
-            return rejection(still_starting(), handler_call_details, lambda trace, error: None)
-        found = (handler.service(handler_call_details) for handler in self._handlers)
-        return next((handler for handler in found if handler is not None), None)
+            return rejection(still_starting(), handler_call_details, None)
+        handlers = (service.service(handler_call_details) for service in self._handlers)
+        return next((handler for handler in handlers if handler is not None), None)

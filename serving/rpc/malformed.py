@@ -10,7 +10,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from serving.common.errors import Internal, truncated
-from serving.rpc.drain import Report
+from serving.rpc.gate import Report
 from serving.rpc.traces import trace_of
 
 
@@ -26,21 +26,29 @@ class MalformedRequests(grpc.ServerInterceptor):
 
     def __init__(self, report: Report) -> None:
         self._report = report
+        self._handlers: dict[str, Any] = {}  # by method, for methods that there are
 
     def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Any],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
+        method = handler_call_details.method
+        checked = self._handlers.get(method)
+        if checked is not None:
+            return checked
         handler = continuation(handler_call_details)
         if handler is None or handler.request_deserializer is None:
             return handler
-        api = truncated(handler_call_details.method.rpartition("/")[2])
-        return _readable(handler, functools.partial(self._reject, api))
+        reject = functools.partial(self._reject, method)
+        self._handlers[method] = checked = with_checked_requests(handler, reject)
+        return checked
 
-    def _reject(self, api: str, context: grpc.ServicerContext, malformed: _Malformed) -> NoReturn:
+    def _reject(
+        self, method: str, context: grpc.ServicerContext, malformed: _Malformed
+    ) -> NoReturn:
         error = Internal(f"Malformed request: {malformed.reason}")
-        self._report(trace_of(api, context), error)
+        self._report(trace_of(method, context), error)
         context.abort(error.code, truncated(str(error)))
         raise error  # `abort` has raised
 
@@ -52,7 +60,9 @@ class _Malformed:
         self.reason = reason
 
 
-def _readable(handler: Any, reject: Callable[[grpc.ServicerContext, _Malformed], NoReturn]) -> Any:
+def with_checked_requests(
+    handler: Any, reject: Callable[[grpc.ServicerContext, _Malformed], NoReturn]
+) -> Any:
     """Returns a handler whose deserializer never raises; its method rejects in its place."""
     parse = handler.request_deserializer
 
@@ -67,12 +77,12 @@ def _readable(handler: Any, reject: Callable[[grpc.ServicerContext, _Malformed],
             reject(context, request)
         return request
 
-    def each(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+    def checked_stream(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         return (checked(request, context) for request in requests)
 
     kind = f"{_WORDS[handler.request_streaming]}_{_WORDS[handler.response_streaming]}"
     method = getattr(handler, kind)
-    check = each if handler.request_streaming else checked
+    check = checked_stream if handler.request_streaming else checked
 
     @functools.wraps(method)  # with the mark of a method that holds no thread
     def answer(request: Any, context: grpc.ServicerContext, *more: Any) -> Any:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import hmac
 import ssl
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import grpc
 
-from serving.common.errors import InvalidArgument, PermissionDenied, ServingError, Unauthenticated
+from serving.common.errors import InvalidArgument, PermissionDenied, Unauthenticated
+from serving.common.rpc_names import MODEL_SERVICE
 from serving.config.files import Certificates
-from serving.rpc.drain import Report, rejection
-from serving.rpc.health import SERVICE_NAME as HEALTH_SERVICE
 
 _SCHEME = "bearer "
-_RELOAD = "/tensorflow.serving.ModelService/HandleReloadConfigRequest"
-_OPEN = (f"/{HEALTH_SERVICE}/",)  # probes have no token
+_RELOAD = f"/{MODEL_SERVICE}/HandleReloadConfigRequest"
 
 
 @dataclass(frozen=True)
@@ -79,33 +76,15 @@ def _is_one_of(tokens: Collection[bytes], received: bytes) -> bool:
     return sum(hmac.compare_digest(received, token) for token in tokens) > 0
 
 
-class Authentication(grpc.ServerInterceptor):
-    """Rejects calls without a valid token. Health checks need none.
+def require_token(access: Access, details: grpc.HandlerCallDetails) -> None:
+    """Raises if a call has no token that allows it.
 
-    Args:
-        access: The tokens and their rights.
-        report: Called for each rejected call.
+    Raises:
+        Unauthenticated, PermissionDenied: As of `Access`.
     """
-
-    def __init__(self, access: Access, report: Report) -> None:
-        self._access = access
-        self._report = report
-
-    def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Any],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
-        if handler_call_details.method.startswith(_OPEN):
-            return continuation(handler_call_details)
-        header = dict(handler_call_details.invocation_metadata).get("authorization")
-        is_reload = handler_call_details.method == _RELOAD
-        require = self._access.require_reload if is_reload else self._access.require
-        try:
-            require(header)
-        except ServingError as error:
-            return rejection(error, handler_call_details, self._report)
-        return continuation(handler_call_details)
+    header = dict(details.invocation_metadata).get("authorization")
+    require = access.require_reload if details.method == _RELOAD else access.require
+    require(header)
 
 
 def credentials(certificates: Certificates) -> grpc.ServerCredentials:

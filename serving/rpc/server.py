@@ -67,9 +67,9 @@ def listen(
     address = config.address_of(port)
     try:
         if certificates is None:
-            found = server.add_insecure_port(address)
+            bound_port = server.add_insecure_port(address)
         else:
-            found = server.add_secure_port(address, credentials(certificates))
+            bound_port = server.add_secure_port(address, credentials(certificates))
     except RuntimeError as error:
         raise Unavailable(
             f"Cannot listen on {address}: the port is taken or the host is not this machine's. "
@@ -83,7 +83,7 @@ def listen(
                 f"Cannot listen on the socket {config.grpc_socket_path}: its folder is not there "
                 "or may not be written to."
             ) from error
-    return found
+    return bound_port
 
 
 def _options(config: ServerConfig) -> list[tuple[str, Any]]:

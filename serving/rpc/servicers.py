@@ -56,7 +56,7 @@ def rpc(method: Callable[..., Answer]) -> Callable[..., Answer]:
 
 def handle(service: InferenceService, api: Api, message: Any, context: grpc.ServicerContext) -> Any:
     """Answers a message of an API."""
-    return service.handle(api, message, trace_of(api.name, context))
+    return service.handle(api, message, trace_of(api.method, context))
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):

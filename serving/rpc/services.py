@@ -11,11 +11,11 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
+from serving.common.rpc_names import HEALTH_SERVICE
 from serving.config.server_config import ServerConfig
 from serving.inference.service import InferenceService
 from serving.observability.metrics import Metrics
 from serving.protos import scoring_pb2, scoring_pb2_grpc
-from serving.rpc.health import SERVICE_NAME as HEALTH_SERVICE
 from serving.rpc.reflection import add_reflection
 from serving.rpc.scoring_service import ScoringService
 from serving.rpc.servicers import ModelService, PredictionService

@@ -7,18 +7,17 @@ import time
 import grpc
 from starlette.types import ASGIApp
 
-from serving.common.errors import ServingError
+from serving.common.errors import ServingError, shutting_down
 from serving.common.request_trace import RequestTrace
 from serving.config.files import read_certificates, read_tokens
 from serving.config.server_config import ServerConfig
 from serving.inference.admission import Admission
 from serving.rest.server import RestServer
-from serving.rpc.admission import AdmissionInterceptor
-from serving.rpc.drain import DrainInterceptor, Report
+from serving.rpc.gate import Gate, Report, require_room
 from serving.rpc.health import Health
 from serving.rpc.late_handlers import LateHandlers
 from serving.rpc.malformed import MalformedRequests
-from serving.rpc.security import Access, Authentication
+from serving.rpc.security import Access, require_token
 from serving.rpc.server import listen, make_grpc_server
 from serving.server.ports import bound
 
@@ -33,6 +32,10 @@ class Listener:
     Args:
         config: The ports, their limits and their security.
 
+    Attributes:
+        is_draining: Whether new calls get UNAVAILABLE, so that clients retry elsewhere. Those that
+            were accepted before run to their end.
+
     Raises:
         ServingError: A file of certificates or tokens is not valid, or a port cannot be used.
     """
@@ -43,15 +46,13 @@ class Listener:
         self.access = _access(config)
         self.health = Health()
         self.handlers = LateHandlers()
-        self.drain_interceptor = DrainInterceptor(self._reject)
+        self.is_draining = False
         self.rest: RestServer | None = None
         self._grace = config.grace_seconds
         self._report: Report | None = None
-        self._admission = AdmissionInterceptor(self._reject)
-        interceptors: list[grpc.ServerInterceptor] = [self.drain_interceptor]
-        if not self.access.is_free:
-            interceptors.append(Authentication(self.access, self._reject))
-        interceptors += [self._admission, MalformedRequests(self._reject)]
+        self._admission: Admission | None = None
+        gate = Gate([self._require_no_drain, self._require_token, self._require_room], self._reject)
+        interceptors = [gate, MalformedRequests(self._reject)]
         self._grpc = make_grpc_server(config, self.health, self.handlers, interceptors)
         self.port = listen(self._grpc, config, config.port, self.certificates)
         if config.rest_api_port:
@@ -68,7 +69,7 @@ class Listener:
             admission: Decides which requests are served.
             rest: The REST API.
         """
-        self._admission.admission = admission
+        self._admission = admission
         self._report = report
         self.handlers.open()
         if self.rest is not None and rest is not None:
@@ -77,12 +78,24 @@ class Listener:
     def drain(self) -> None:
         """Rejects new requests, and gives the running ones `grace_seconds` to finish."""
         self.health.drain()
-        self.drain_interceptor.is_draining = True
+        self.is_draining = True
         time.sleep(_NOTICE_SECONDS)
         stopped = self._grpc.stop(self._grace)
         if self.rest is not None:
             self.rest.stop()
         stopped.wait()
+
+    def _require_no_drain(self, details: grpc.HandlerCallDetails) -> None:
+        if self.is_draining:
+            raise shutting_down()
+
+    def _require_token(self, details: grpc.HandlerCallDetails) -> None:
+        if not self.access.is_free:
+            require_token(self.access, details)
+
+    def _require_room(self, details: grpc.HandlerCallDetails) -> None:
+        if self._admission is not None:
+            require_room(self._admission, details)
 
     def _reject(self, trace: RequestTrace, error: ServingError) -> None:
         if self._report is not None:

@@ -17,7 +17,6 @@ from serving.batching.batched import Batched
 from serving.batching.chunking import Chunked
 from serving.batching.scheduler import BatchScheduler
 from serving.common.errors import InvalidArgument
-from serving.common.priority import has_low_priority
 from serving.common.request import Arrays, RequestContext
 from serving.common.request_trace import RequestTrace
 from serving.config.batching import BatchingParameters
@@ -112,14 +111,15 @@ class Loader:
         if self._scheduler is not None and parameters is not None:
             size = parameters.execution_size
             splits = splits or parameters.enable_large_batch_splitting
-            batched = functools.partial(
-                Batched,
-                signature,
-                scheduler=self._scheduler,
-                parameters=parameters,
-                fill=missing_value if takes_missing else None,
+            signature.wrap(
+                functools.partial(
+                    Batched,
+                    signature,
+                    scheduler=self._scheduler,
+                    parameters=parameters,
+                    fill=missing_value if takes_missing else None,
+                )
             )
-            signature.wrap(functools.partial(_unless_low_priority, batched))
         if (splits and signature.is_batched) or signature.takes_examples_apart:
             signature.wrap(functools.partial(Chunked, signature, size=size))
 
@@ -138,11 +138,15 @@ class Loader:
             if trace.signature:  # empty for a request without tasks
                 rows.setdefault(trace.signature, trace.inputs)
 
-        try:
-            is_beside_requests = bool(self._newest)
-            count = warm_up(model, answer, self._options.warmup_iterations, is_beside_requests)
+        def warm_sizes() -> None:
             if parameters is not None:
                 _warm_sizes(model, rows, parameters.allowed_batch_sizes)
+
+        try:
+            is_beside_requests = bool(self._newest)
+            count = warm_up(
+                model, answer, self._options.warmup_iterations, is_beside_requests, warm_sizes
+            )
             succeeded = True
         finally:
             seconds = time.perf_counter() - started
@@ -164,18 +168,6 @@ def _warm_sizes(model: Model, rows: Mapping[str, Arrays], sizes: Sequence[int]) 
                 outputs = tuple(signature.definition.outputs)
                 trace = RequestTrace(RequestContext("Predict", "WARMUP"))
                 signature.run(grown(one, size), outputs, trace)
-
-
-def _unless_low_priority(wrap: Callable[[Compute], Compute], compute: Compute) -> Compute:
-    """Leaves batches to requests: they have their threads, and a warm-up beside them its own."""
-    wrapped = wrap(compute)
-
-    def chosen(
-        inputs: Arrays, outputs: Sequence[str], trace: RequestTrace
-    ) -> dict[str, np.ndarray]:
-        return (compute if has_low_priority() else wrapped)(inputs, outputs, trace)
-
-    return chosen
 
 
 def _limited(compute: Compute, limit: int) -> Compute:

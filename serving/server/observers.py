@@ -40,14 +40,14 @@ class Observers:
         metrics: Metrics | None,
     ) -> None:
         self.all: list[Observer] = [] if metrics is None else [metrics.observe]
-        self._log = self._shadow = self._provider = None
+        self._log = self._shadow = self._provider = self._lines = None
         self.begin: Observer | None = None
         if (traced := spans_from_environment()) is not None:
             spans, self._provider = traced
             self.begin = spans.begin
             self.all.insert(0, spans.observe)
         if config.access_log:
-            log_to_standard_error()
+            self._lines = log_to_standard_error()
             self.all.append(log_access)
         if config.prediction_log_dir:
             self._log = _prediction_log(config)
@@ -77,6 +77,8 @@ class Observers:
         for observer in (self._shadow, self._log):
             if observer is not None:
                 observer.close()
+        if self._lines is not None:
+            self._lines.stop()
         if self._provider is not None:
             self._provider.shutdown()
 

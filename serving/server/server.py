@@ -218,7 +218,7 @@ def _make_rest(
         config.rest_api_max_body_bytes,
         lambda: listener.health.is_serving,
         lambda: [name for name, one in server.manager.models.items() if one.is_loading],
-        lambda: listener.drain_interceptor.is_draining,
+        lambda: listener.is_draining,
         listener.access.require,
         None if metrics is None else metrics.page,
         metrics_path,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
@@ -67,6 +69,21 @@ def is_ours(path: Path) -> bool:
     no score.
     """
     return (path / MANIFEST).is_file()
+
+
+def read_manifest(path: Path) -> Mapping[str, Any] | None:
+    """Returns the manifest of a folder that is an export of this project, and None of another.
+
+    Raises:
+        DataLoss: It is no JSON.
+    """
+    if not is_ours(path):
+        return None
+    try:
+        manifest = json.loads((path / MANIFEST).read_bytes())
+    except ValueError as error:
+        raise DataLoss(f"{path / MANIFEST} is no JSON: {error}") from error
+    return manifest if isinstance(manifest, dict) else {}
 
 
 def definitions_of(

@@ -17,11 +17,13 @@ from serving.common.errors import (
     DeadlineExceeded,
     Internal,
     InvalidArgument,
+    ServingError,
     Unavailable,
+    VersionGone,
 )
 from tests.serving.batching.work import Work, bench, compute, number_of
 from tests.serving.conftest import wait_until
-from tests.serving.traces import trace
+from tests.serving.traces import deadline, trace
 
 
 def test_job_alone_is_computed_in_its_own_thread() -> None:
@@ -134,11 +136,11 @@ def test_each_of_many_threads_gets_its_own_results(timeout: int) -> None:
     work, scheduler = Work(), BatchScheduler(3)
 
     def ask(number: int) -> tuple[int, Any]:
-        patience = 1e-4 if number % 11 == 0 else None
+        remaining = {"remaining": deadline(1e-4)} if number % 11 == 0 else {}
         job = work.job(
             number, key="ab"[number % 2], size=1 + number % 3, max_batch_size=8,
             max_enqueued_batches=1000, batch_timeout_micros=timeout,
-            request=trace(remaining=lambda: patience),
+            request=trace(**remaining),
         )  # fmt: skip
         try:
             return number, compute(scheduler, job)
@@ -199,7 +201,7 @@ def test_queue_counts_requests_and_not_their_candidates() -> None:
 def test_expired_job_is_not_computed(seconds: float, options: dict[str, Any]) -> None:
     work = Work(holds=True)
     with bench(work) as busy:
-        late = busy.submit(1, request=trace(remaining=lambda: seconds), **options)
+        late = busy.submit(1, request=trace(remaining=deadline(seconds)), **options)
         if options:
             busy.wait(1)
             work.go.set()
@@ -217,15 +219,18 @@ def _fail() -> bool:
 
 
 @pytest.mark.parametrize(
-    ("is_active", "error"), [(lambda: False, Cancelled), (_fail, Internal)], ids=["left", "broken"]
+    ("leave", "error"), [(lambda: False, Cancelled), (_fail, Internal)], ids=["left", "broken"]
 )
-def test_disconnected_clients_are_left_out_of_the_batch(is_active: Any, error: Any) -> None:
-    work = Work(holds=True)
+def test_disconnected_clients_are_left_out_of_the_batch(leave: Any, error: Any) -> None:
+    """They keep no place in the queue, which others may need."""
+    work, is_active = Work(holds=True), lambda: True
     with bench(work) as busy:
-        gone = busy.submit(1, request=trace(is_active=is_active))
+        gone = busy.submit(1, request=trace(is_active=lambda: is_active()))
         busy.wait(1)
+        is_active = leave
+        busy.wait(0)
         stays = busy.submit(2)
-        busy.wait(2)
+        busy.wait(1)
         work.go.set()
         with pytest.raises(error):
             gone.result(10)
@@ -247,6 +252,36 @@ def test_failing_job_does_not_fail_its_batch() -> None:
         assert [found[0].result(), found[2].result()] == [24, 28]
         with pytest.raises(InvalidArgument, match="13"):
             found[1].result()
+
+
+@pytest.mark.parametrize("fault", [VersionGone("gone"), Unavailable("down"), InvalidArgument("x")])
+def test_batch_is_computed_again_for_faults_of_requests(fault: ServingError) -> None:
+    """And then without those whose clients have gone meanwhile."""
+    is_here = True
+
+    class Failing(Work):
+        def __call__(self, batch: Sequence[Job]) -> None:
+            nonlocal is_here
+            super().__call__(batch)
+            if len(batch) > 1:
+                is_here = False
+                raise fault
+
+    with bench(Failing(holds=True)) as busy:
+        jobs = [busy.submit(i, request=trace(is_active=lambda i=i: i < 3 or is_here))
+                for i in (1, 2, 3)]  # fmt: skip
+        busy.wait(3)
+        busy.work.go.set()
+        errors = [job.exception(10) for job in jobs]
+    batches = [sorted(batch) for batch in busy.work.batches]
+    if isinstance(fault, InvalidArgument):
+        assert batches == [[0], [1, 2, 3], [1], [2]]
+        assert errors[:2] == [None, None]
+        assert isinstance(errors[2], Cancelled)
+    else:
+        assert batches == [[0], [1, 2, 3]]
+        assert [str(error) for error in errors] == [str(fault)] * 3
+        assert len(set(map(id, errors))) == 3, "each is raised in its own thread"
 
 
 @pytest.mark.parametrize("fault", [KeyError("x"), SystemExit(3)], ids=["error", "exit"])

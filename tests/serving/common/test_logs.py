@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 
-from serving.common.logs import JsonLines, OneLine
+import pytest
+
+from serving.common.logs import JsonLines, OneLine, set_up
 
 FORGED = "x\n2026-01-01 ERROR forged\r\x1b[2J\u2028end"
 
@@ -38,3 +41,24 @@ def test_each_record_is_one_line_of_json() -> None:
     line = json.loads(text)
     assert (line["level"], line["logger"], line["message"]) == ("ERROR", "a.b", f"{FORGED} failed")
     assert line["traceback"].endswith(f"ValueError: {FORGED}")
+
+
+@pytest.mark.parametrize(("error", "logged"), [(SystemExit(0), 0), (KeyError("x"), 1)])
+def test_thread_that_exits_is_no_failure(
+    error: BaseException,
+    logged: int,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module, name in ((sys, "excepthook"), (sys, "unraisablehook"), (threading, "excepthook")):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    monkeypatch.setattr(logging, "captureWarnings", lambda capture: None)
+    set_up("json")
+
+    def fail() -> None:
+        raise error
+
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join()
+    assert [record.levelname for record in caplog.records] == ["CRITICAL"] * logged

@@ -23,6 +23,7 @@ def test_valid_headers_are_passed_on(parent: str) -> None:
     [
         "", "x", TRACE, PARENT.upper(), f"ff-{TRACE}-{SPAN}-01", f"00-{'0' * 32}-{SPAN}-01",
         f"00-{TRACE}-{'0' * 16}-01", f"{PARENT}\n", f"00-{TRACE}-{SPAN}",
+        f"{PARENT}-new", f"{PARENT}-",
     ],
 )  # fmt: skip
 def test_invalid_headers_are_no_trace(parent: str) -> None:

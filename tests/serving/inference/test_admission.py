@@ -17,7 +17,7 @@ from serving.common.request import RequestContext
 from serving.config.server_config import CPUS
 from serving.inference.admission import Admission
 from tests.serving.conftest import wait_until
-from tests.serving.traces import trace
+from tests.serving.traces import deadline, trace
 
 
 def test_no_more_run_at_once_than_the_limit() -> None:
@@ -39,13 +39,15 @@ def test_no_more_run_at_once_than_the_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("remaining", "leaves", "error"), [(0.05, False, DeadlineExceeded), (None, True, Cancelled)]
+    ("seconds", "leaves", "error"), [(0.05, False, DeadlineExceeded), (None, True, Cancelled)]
 )
 def test_wait_ends_with_its_deadline_or_client(
-    remaining: float | None, leaves: bool, error: type[ServingError]
+    seconds: float | None, leaves: bool, error: type[ServingError]
 ) -> None:
+    """While the request before it is still served: a client that has gone keeps no place."""
     limit, is_here = Admission(1), True
-    waiting = trace(remaining=lambda: remaining, is_active=lambda: is_here)
+    remaining = {} if seconds is None else {"remaining": deadline(seconds)}
+    waiting = trace(is_active=lambda: is_here, **remaining)
 
     def wait() -> None:
         with limit.acquire(waiting):
@@ -56,11 +58,11 @@ def test_wait_ends_with_its_deadline_or_client(
             waiter = pool.submit(wait)
             time.sleep(0.06)
             is_here = not leaves
-            if not leaves:
-                wait_until(waiter.done)
+            wait_until(waiter.done)
+            assert (limit.working, limit.waiting) == (1, 0)
         with pytest.raises(error):
             waiter.result(5.0)
-    assert waiting.queue_seconds >= 0.05
+    assert waiting.queue_seconds >= 0.04
     with limit.acquire(trace(remaining=lambda: 1.0)):
         pass
 
@@ -111,9 +113,11 @@ class Busy:
             stack.enter_context(self.admission.acquire(trace(remaining=lambda: seconds)))
             self.served.append(stack.close)
 
-    def refuses(self, seconds: float | None, is_low: bool = False) -> bool:
+    def refuses(self, seconds: float | None, is_low: bool = False, is_own: bool = True) -> bool:
         """Whether a request with so much time is refused."""
-        context = RequestContext("Predict", remaining=lambda: seconds, is_low_priority=is_low)
+        context = RequestContext(
+            "Predict", remaining=lambda: seconds, has_own_deadline=is_own, is_low_priority=is_low
+        )
         try:
             self.admission.require_room(context)
         except ResourceExhausted:
@@ -135,6 +139,19 @@ def test_late_requests_are_refused_low_priority_first(monkeypatch: pytest.Monkey
     with pytest.raises(ResourceExhausted, match=r"about 3\.000 s.* 0\.500 s") as caught:
         busy.admission.require_room(RequestContext("Predict", remaining=lambda: 1.0))
     np.testing.assert_allclose(caught.value.retry_after, 3.0)
+
+
+def test_limit_of_the_server_is_no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a client without a deadline; a limit below 5 s counts."""
+    busy = Busy(monkeypatch, 29)  # another takes 3 s
+    assert [busy.refuses(seconds, is_own=False) for seconds in (30.0, 1.0)] == [True, True]
+    by_rest = RequestContext("Predict", remaining=lambda: 30.0, has_own_deadline=False)
+    for _ in range(1000):
+        busy.admission.note_patience(by_rest)
+    with pytest.raises(ResourceExhausted):
+        busy.admission.require_room_at_door(is_low=False)
+    busy = Busy(monkeypatch, 19)  # 2 s
+    assert [busy.refuses(seconds, is_own=False) for seconds in (30.0, 1.0)] == [False, True]
 
 
 def test_idle_server_takes_requests_with_little_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,3 +219,20 @@ def test_waiting_and_working_requests_are_counted() -> None:
         wait_until(lambda: (admission.working, admission.waiting) == (1, 2))
         leave.set()
     assert (admission.working, admission.waiting) == (0, 0)
+
+
+def test_requests_are_served_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that have looked for their client meanwhile."""
+    monkeypatch.setattr("serving.inference.admission._POLL_SECONDS", 0.001)
+    admission, served = Admission(1), list[int]()
+
+    def serve(number: int) -> None:
+        with admission.acquire(trace()):
+            served.append(number)
+
+    with ThreadPoolExecutor(7) as pool, admission.acquire(trace()):
+        for number in range(7):
+            pool.submit(serve, number)
+            wait_until(lambda n=number: admission.waiting == n + 1)
+        time.sleep(0.02)
+    assert served == list(range(7))

@@ -29,7 +29,7 @@ def test_observers_receive_the_trace_of_each_request(manager: Leases) -> None:
     def fail(call: RequestTrace) -> None:
         raise OSError("disk full")
 
-    service = InferenceService(manager, [fail, seen.append])
+    service = InferenceService(manager, [fail, seen.append], begin=fail)
     response = service.handle(PREDICT, predict(), trace("Predict", request_id="r1"))
     with pytest.raises(ServingError):
         service.handle(PREDICT, predict(signature_name="score"), trace("Predict", request_id="r2"))

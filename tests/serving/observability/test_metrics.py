@@ -16,7 +16,7 @@ MODEL = {"model_name": "ctr"}
 
 
 def _call(**found: Any) -> RequestTrace:
-    known = {"model": "ctr", "version": 5, "is_served": True}
+    known = {"model": "ctr", "version": 5, "is_served": True, "is_admitted": True}
     return trace("Predict", **{**known, **found})
 
 
@@ -72,18 +72,20 @@ def test_times_are_microseconds_in_known_buckets() -> None:
 
 
 def test_failures_are_in_latency_and_queue_time() -> None:
-    """A refused request has taken no time, so it counts with the wait that it was refused for."""
+    """But for requests that were refused: they have not waited."""
     metrics, refused = Metrics(), ResourceExhausted("busy")
     refused.retry_after = 0.4
     metrics.observe(_call(seconds=0.5, queue_seconds=0.5, error=DeadlineExceeded("late")))
-    metrics.observe(_call(model="", version=None, is_served=False, seconds=1e-5, error=refused))
+    for rejected in ({}, {"model": "", "version": None, "is_served": False}):
+        metrics.observe(_call(**rejected, is_admitted=False, seconds=1e-5, error=refused))
     api = {**MODEL, "API": "Predict", "entrypoint": "GRPC"}
     assert _value(metrics, ":tensorflow:serving:request_latency_sum", **api) == 5e5
     queue = ":tensorflow:serving:batching_session:queuing_latency_sum"
     assert _value(metrics, queue, **MODEL) == 5e5
-    assert _value(metrics, queue, model_name="") == 4e5
-    assert not any("latency_count" in name and labels == {("model_name", "")}
-                   for name, labels in _samples(metrics) if "queuing" not in name)  # fmt: skip
+    assert _value(metrics, queue.replace("_sum", "_count"), **MODEL) == 1
+    assert not any("latency" in name and ("model_name", "") in labels
+                   for name, labels in _samples(metrics))  # fmt: skip
+    assert metrics.counted("/tensorflow/serving/request_count") == 3
 
 
 def test_versions_and_labels_are_told_apart() -> None:

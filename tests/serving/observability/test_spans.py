@@ -12,11 +12,12 @@ import grpc
 import pytest
 
 from serving.client import Client
-from serving.common.errors import ServingError
+from serving.common.errors import Internal, InvalidArgument, ServingError, Unavailable
 from serving.server import observers
 from tests.serving import stubs
 from tests.serving.commands import free_port
 from tests.serving.conftest import StartServer
+from tests.serving.traces import trace
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 HEADERS = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
@@ -93,7 +94,7 @@ def test_spans_of_a_request(base_path: Path, start_server: StartServer, exported
     assert spans["read"].end_time == spans["compute"].start_time
     assert spans["compute"].end_time == spans["write"].start_time
     assert failed.attributes["rpc.grpc.status_code"] == grpc.StatusCode.FAILED_PRECONDITION.value[0]
-    assert not failed.status.is_ok
+    assert failed.status.is_unset, "the client's fault"
 
 
 def test_spans_of_a_client_and_a_backend_are_one_trace(
@@ -113,3 +114,31 @@ def test_spans_of_a_client_and_a_backend_are_one_trace(
     assert {span.context.trace_id for span in servers} == {mine.get_span_context().trace_id}
     assert front.parent.span_id == mine.get_span_context().span_id
     assert behind.parent.span_id == front.context.span_id
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "is_fault"),
+    [
+        (None, 200, False), (InvalidArgument("no"), 400, False), (Internal("no"), 500, True),
+        (Unavailable("no"), 503, True),
+    ],
+)  # fmt: skip
+def test_span_has_method_and_status(
+    exported: Any, error: ServingError | None, status: int, is_fault: bool
+) -> None:
+    """An error is a fault of the server, as OpenTelemetry's conventions say."""
+    spans, _ = observers.spans_from_environment()
+    methods = ("any.Service/Explain", "POST")
+    for method, entrypoint in zip(methods, ("GRPC", "REST"), strict=True):
+        record = trace("Explain", entrypoint, method=method, model="tiny", error=error)
+        spans.begin(record)
+        spans.observe(record)
+    spans.observe(trace("", "REST", method="GET", error=Unavailable("it drains")))
+    by_grpc, by_rest = exported.get_finished_spans()
+    assert (by_grpc.name, by_rest.name) == (methods[0], "POST /v1/models/{model}:explain")
+    assert by_grpc.attributes["rpc.service"] == "any.Service"
+    assert by_grpc.attributes["rpc.method"] == "Explain"
+    assert by_rest.attributes["http.request.method"] == "POST"
+    assert by_rest.attributes["http.response.status_code"] == status
+    for span in (by_grpc, by_rest):
+        assert (not span.status.is_ok) == is_fault

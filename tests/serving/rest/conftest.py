@@ -46,7 +46,9 @@ def rest(
                 "admit": lambda header: None,
                 **options,
             }
-            inference = InferenceService(backend.manager, settings.pop("observers", []))
+            inference = InferenceService(
+                backend.manager, settings.pop("observers", []), settings.pop("admission", None)
+            )
             address = bound("127.0.0.1", 0, "rest_api_port")
             grace = settings.pop("grace_seconds", 5.0)
             server = RestServer(address, None, grace)

@@ -14,10 +14,14 @@ from typing import Any
 
 import pytest
 
-from serving.common.errors import Unauthenticated
+from serving.common.errors import ResourceExhausted, Unauthenticated
+from serving.common.request import RequestContext
 from serving.common.request_trace import RequestTrace
+from serving.inference.admission import Admission
 from serving.rest.server import RestServer
+from tests.serving.conftest import wait_until
 from tests.serving.rest.conftest import Ask, ask_port
+from tests.serving.traces import trace
 
 MODEL = "/v1/models/tiny"
 ROW = {"user": "ann", "age": 31, "history": ["i1", "i2"], "price": 1.5, "tags": [""]}
@@ -247,6 +251,33 @@ def test_observers_see_unreadable_requests_too(rest: Callable[..., RestServer]) 
     codes = [None if call.error is None else call.error.code.name for call in seen]
     assert codes == ["INVALID_ARGUMENT", "NOT_FOUND", None]
     assert [one.context.api for one in seen] == ["Predict"] * 3
+
+
+def test_busy_server_refuses_scores_alone(rest: Callable[..., RestServer]) -> None:
+    """Status and metadata compute nothing, and probes may ask for them."""
+
+    class Full(Admission):
+        def require_room(self, context: RequestContext) -> None:
+            raise ResourceExhausted("full")
+
+    port = rest(admission=Full(1)).port
+    for path in (MODEL, f"{MODEL}/versions/5", f"{MODEL}/metadata"):
+        assert ask_port(port, "GET", path)[0] == 200
+    for method in ("predict", "classify", "regress", "rank"):
+        assert ask_port(port, "POST", f"{MODEL}:{method}", {}) == (429, {"error": "full"})
+
+
+@pytest.mark.parametrize("method", ["predict", "classify", "regress", "rank"])
+def test_body_is_not_parsed_before_its_turn(rest: Callable[..., RestServer], method: str) -> None:
+    """However many wait: parsing is work too."""
+    admission = Admission(1)
+    port = rest(admission=admission).port
+    with ThreadPoolExecutor(1) as pool:
+        with admission.acquire(trace()):
+            waiting = pool.submit(ask_port, port, "POST", f"{MODEL}:{method}", b"{")
+            wait_until(lambda: admission.waiting == 1)
+            assert not waiting.done()
+        assert waiting.result(10)[0] == 400
 
 
 def test_request_longer_than_the_grace_gets_503(

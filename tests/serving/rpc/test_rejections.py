@@ -145,10 +145,10 @@ def test_requests_over_the_limit(seen: _Observed) -> None:
 
 
 def test_requests_during_the_drain(seen: _Observed) -> None:
-    seen.server.listener.drain_interceptor.is_draining = True
+    seen.server.listener.is_draining = True
     assert seen.ask(predict()) == "UNAVAILABLE"
     assert seen.post("/v1/models/tiny:classify", {}) == 503
-    seen.server.listener.drain_interceptor.is_draining = False
+    seen.server.listener.is_draining = False
     assert _rejected(seen.calls) == {
         ("GRPC", "Predict", "", "UNAVAILABLE"): 1,
         ("REST", "Classify", "tiny", "UNAVAILABLE"): 1,

@@ -97,8 +97,14 @@ def test_access_log_is_json_on_standard_error(servers: dict[str, Command]) -> No
         client.predict_rows([{}, {}], request_id="r1")
         with pytest.raises(ServingError):
             client.predict({}, signature_name="none", request_id="r2")
-    with server.log.open() as log:
-        lines = {line["request_id"]: line for line in _records(log)}
+    lines: dict[str, dict[str, Any]] = {}
+
+    def has_both() -> bool:
+        with server.log.open() as log:
+            lines.update((line["request_id"], line) for line in _records(log))
+        return len(lines) == 2
+
+    wait_until(has_both)
     assert [lines[name]["code"] for name in ("r1", "r2")] == ["OK", "FAILED_PRECONDITION"]
     assert (lines["r1"]["model"], lines["r1"]["version"], lines["r1"]["rows"]) == ("tiny", 5, 2)
 

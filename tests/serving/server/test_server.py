@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import grpc
 import numpy as np
@@ -21,7 +20,6 @@ from tensorflow_serving.apis import prediction_service_pb2_grpc
 from serving.client import Client
 from serving.common.errors import ResourceExhausted, ServingError, Unavailable
 from serving.config.server_config import ServerConfig
-from serving.rpc.drain import DrainInterceptor
 from serving.server.server import create_server
 from tests.serving import stubs
 from tests.serving.conftest import StartServer
@@ -133,17 +131,3 @@ def test_requests_without_a_deadline_wait_for_their_batch(
         request = stubs.predict(inputs=inputs, signature_name="wait")
         answers = [stub.Predict.future(request) for _ in range(3)]
         assert ["turns" in answer.result().outputs for answer in answers] == 3 * [True]
-
-
-def test_draining_rejects_all_calls_but_health_checks() -> None:
-    interceptor = DrainInterceptor(lambda trace, error: None)
-
-    def is_rejected(method: str) -> bool:
-        details = SimpleNamespace(method=method)
-        return interceptor.intercept_service(lambda _: "own handler", details) != "own handler"
-
-    predict, check = "/tensorflow.serving.PredictionService/Predict", "/grpc.health.v1.Health/Check"
-    assert not is_rejected(predict)
-    interceptor.is_draining = True
-    assert is_rejected(predict)
-    assert not is_rejected(check)
