@@ -16,8 +16,9 @@ from recsys_attn.tensors import Shape
 
 # Arguments of Keras layers; Keras itself warns of the deprecated ones.
 _OF_KERAS = {"activity_regularizer", "autocast", "dtype", "name", "trainable"}
-_WHOLE = ("mask", "present", "allowed", "positions", "ranks")  # ends of names of integer arguments
 _OF_KERAS |= {"batch_input_shape", "batch_shape", "input_dim", "input_dtype", "input_shape"}
+# The ends of names that the calls of this package give to masks and to integers.
+_INTEGERS = ("mask", "present", "allowed", "positions", "ranks", "segments", "times")
 
 
 class Rematerialised:
@@ -39,10 +40,10 @@ class Rematerialised:
         tensors = [index for index, value in enumerate(flat) if keras.ops.is_tensor(value)]
 
         def of_tensors(*values: Any) -> Any:
-            given = dict(zip(tensors, values, strict=True))
-            every = [given.get(index, value) for index, value in enumerate(flat)]
-            own, named = keras.tree.pack_sequence_as((args, kwargs), every)
-            return layer_call(*own, **named)
+            traced = dict(zip(tensors, values, strict=True))
+            every = [traced.get(index, value) for index, value in enumerate(flat)]
+            first, named = keras.tree.pack_sequence_as((args, kwargs), every)
+            return layer_call(*first, **named)
 
         parent: Any = super()
         function = parent.rematerialized_call(of_tensors, *args, **kwargs)
@@ -54,6 +55,8 @@ class Layer(Rematerialised, keras.layers.Layer):
 
     Attributes:
         elsewhere: Hints for arguments of other layers, by name.
+        integer_arguments: The arguments of `call` that are masks or integers, for
+            `compute_output_shape`, which gives the others the dtype of the computation.
 
     Example:
 
@@ -71,6 +74,7 @@ mean 'factor'?
     """
 
     elsewhere: ClassVar[Mapping[str, str]] = {}
+    integer_arguments: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, **kwargs: Any) -> None:
         for name in kwargs.keys() - _OF_KERAS:
@@ -107,16 +111,16 @@ mean 'factor'?
             args: Shapes in the order of the arguments of `call`.
             kwargs: Shapes by the name of an argument, such as `query_shape`.
         """
-        given = {name.removesuffix("_shape"): shape for name, shape in kwargs.items()}
-        given |= dict(zip(inspect.signature(self.call).parameters, args, strict=False))
-        inputs = {name: _symbol(self, name, shape) for name, shape in given.items()}
+        shapes = {name.removesuffix("_shape"): shape for name, shape in kwargs.items()}
+        shapes |= dict(zip(inspect.signature(self.call).parameters, args, strict=False))
+        inputs = {name: _symbol(self, name, shape) for name, shape in shapes.items()}
         # A layer that is not built has no weights for its `call`; building is up to its owner.
         layer = self if self.built else type(self).from_config(self.get_config())
         outputs = layer.compute_output_spec(**inputs) if self.built else layer(**inputs)
         return keras.tree.map_structure(lambda x: None if x is None else tuple(x.shape), outputs)
 
 
-def _symbol(layer: keras.layers.Layer, name: str, shape: Any) -> Any:
+def _symbol(layer: Layer, name: str, shape: Any) -> Any:
     """Returns a symbolic tensor of the shape of an argument, or of each of several shapes."""
     if shape is None:
         return None
@@ -124,8 +128,14 @@ def _symbol(layer: keras.layers.Layer, name: str, shape: Any) -> Any:
         return {key: _symbol(layer, name, each) for key, each in shape.items()}
     if not all(size is None or isinstance(size, int) for size in shape):
         return [_symbol(layer, name, each) for each in shape]
-    whole = name.endswith(_WHOLE)
-    return keras.KerasTensor(shape, dtype="int32" if whole else layer.compute_dtype)
+    named = _is_here(type(layer).call) and name.endswith(_INTEGERS)
+    integers = named or name in layer.integer_arguments
+    return keras.KerasTensor(shape, dtype="int32" if integers else layer.compute_dtype)
+
+
+def _is_here(part: Any) -> bool:
+    """Returns whether a class or a function is one of this package."""
+    return str(part.__module__).partition(".")[0] == "recsys_attn"
 
 
 def require_tensors(layer: keras.layers.Layer, *arguments: Any) -> None:
@@ -154,9 +164,9 @@ def layers_in(value: Any) -> Iterator[Any]:
             yield from layers_in(part)
 
 
-def is_own(part: Any) -> bool:
+def is_users(part: Any) -> bool:
     """Returns whether the user made a part: its class is neither of this package nor of Keras."""
-    return type(part).__module__.partition(".")[0] not in ("recsys_attn", "keras")
+    return not _is_here(type(part)) and type(part).__module__.partition(".")[0] != "keras"
 
 
 def build_part(

@@ -33,9 +33,9 @@ def random_below(shape: Any, size: Any, seed: Any) -> Tensor:
     """
     size = ops.cast(size, "int32")
     high, low = size // 2**_BITS, size % 2**_BITS
-    found = ops.zeros(shape, "int32")
+    drawn = ops.zeros(shape, "int32")
     for _ in range(3):  # Horner's rule; no product or sum is above 2^31
         digit = keras.random.randint(shape, 0, 2**_BITS, dtype="int32", seed=seed)
         rest = digit * low
-        found = digit * high + rest // 2**_BITS + (rest % 2**_BITS + found) // 2**_BITS
-    return found
+        drawn = digit * high + rest // 2**_BITS + (rest % 2**_BITS + drawn) // 2**_BITS
+    return drawn

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import keras
 
@@ -28,14 +28,6 @@ def is_traced() -> bool:
     return False
 
 
-def outside_traces() -> AbstractContextManager[Any]:
-    """Returns a context in which tensors have values, even while a function is traced."""
-    if _BACKEND == "tensorflow":
-        context: AbstractContextManager[Any] = tf.init_scope()
-        return context
-    return jax.ensure_compile_time_eval() if _BACKEND == "jax" else nullcontext()
-
-
 @dataclass
 class Block(Generic[Value]):
     """One `with` block of a `CallScope`.
@@ -43,7 +35,9 @@ class Block(Generic[Value]):
     Attributes:
         value: The value inside.
         traced: Whether the block stands in a traced function, and so belongs to its calls.
-        missed: Whether the last reader stood in a function that is traced inside the block.
+        missed: Whether the last reader stood in a function that is traced inside the block. A layer
+            without `build` is traced, for its shapes, before its first call; so an earlier reader
+            does not count.
     """
 
     value: Value

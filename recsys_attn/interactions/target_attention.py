@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.core.mask_checks import require_fit
-from recsys_attn.attention.core.positions import after_the_last, compacted, in_columns
+from recsys_attn.attention.core.positions import after_the_last, compact, in_columns
 from recsys_attn.attention.core.weights import dense_weights
 from recsys_attn.attention.layers.make_layer import attention_layer
 from recsys_attn.layer import Layer
@@ -106,7 +106,7 @@ class TargetAttention(Layer):
     ) -> Any:
         masks = {"query_mask": query_mask, "history_mask": history_mask}
         require_fit(query.shape, history.shape, **masks)
-        history, history_mask, columns = compacted(self.mechanism, history, history_mask)
+        history, history_mask, columns = compact(self.mechanism, history, history_mask)
         result = self.attention(
             query,
             history,

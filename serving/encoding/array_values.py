@@ -40,10 +40,10 @@ def is_present(values: np.ndarray) -> np.ndarray:
     """Returns which values of a feature are not missing, in the shape of the values."""
     if values.dtype.kind != "f" and not takes_raw_values(values.dtype):
         return np.ones(values.shape, bool)
-    found: np.ndarray = (
+    present: np.ndarray = (
         ~np.isnan(values) if values.dtype.kind == "f" else values != missing_value(values.dtype)
     )
-    return found
+    return present
 
 
 def _strings(values: np.ndarray) -> np.ndarray:
@@ -91,9 +91,9 @@ def _integers(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
                 raise Misfit(
                     f"expected an integer from {limits.min} to {limits.max}. Received: {end}"
                 )
-    found = values.astype(dtype)
-    found[missing] = missing_value(dtype)
-    return found
+    numbers = values.astype(dtype)
+    numbers[missing] = missing_value(dtype)
+    return numbers
 
 
 def _floats(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:

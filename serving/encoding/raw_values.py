@@ -49,8 +49,8 @@ def as_list(name: str, value: Any, kind: str) -> Sequence[Any]:
 
 def elements(array: np.ndarray) -> list[Any]:
     """Returns the values of an array, whose type still says whether they are times or hashes."""
-    found: list[Any] = list(array) if array.dtype.kind in "mMu" else array.tolist()
-    return found
+    values: list[Any] = list(array) if array.dtype.kind in "mMu" else array.tolist()
+    return values
 
 
 @functools.cache

@@ -27,6 +27,7 @@ from recsys_attn.attention.patterns import Causal
 from recsys_attn.attention.scores import Additive, Alibi, Dot
 from recsys_attn.blocks import LearnedPositions, TransformerBlock, TransformerEncoder
 from recsys_attn.interactions import AutoInt, InteractingLayer
+from recsys_attn.layer import Layer
 from tests.support.gradients import gradient
 from tests.support.layer_case import randomise
 
@@ -200,6 +201,20 @@ def test_a_layer_that_is_not_built_computes_its_shape() -> None:
     assert not layer.built
     pooled = keras.layers.TimeDistributed(AttentionPooling())(keras.Input((3, S, E)))
     assert pooled.shape == (None, 3, E)
+
+
+def test_shapes_of_a_users_layer_have_the_dtypes_it_names() -> None:
+    seen = {}
+
+    class Ranked(Layer):
+        integer_arguments = ("rows",)
+
+        def call(self, inputs: Any, ranks: Any, rows: Any) -> Any:
+            seen.update(inputs=inputs.dtype, ranks=ranks.dtype, rows=rows.dtype)
+            return inputs * ranks
+
+    assert Ranked().compute_output_shape((B, S), (B, S), rows_shape=(B,)) == (B, S)
+    assert seen == {"inputs": "float32", "ranks": "float32", "rows": "int32"}
 
 
 @pytest.mark.parametrize("make", [KERAS["attention"], KERAS["autoint"]])

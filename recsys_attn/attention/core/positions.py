@@ -89,7 +89,7 @@ def front_first(event_mask: Tensor) -> tuple[Tensor, Tensor]:
     return ops.argsort(places, axis=1), places
 
 
-def compacted(
+def compact(
     mechanism: Any, key: Tensor, key_mask: Tensor | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Moves padding behind the keys of a mechanism whose result depends on their columns.

@@ -19,6 +19,7 @@ class Decay(Layer):
     computed in float32.
 
     Attributes:
+        contract: What each decay promises.
         enters: Whether an event enters with what is left, `1 - share`, in place of 1.
 
     Call arguments:
@@ -42,6 +43,7 @@ class Decay(Layer):
     (2, 5, 1, 8)
     """
 
+    contract = "the share of a key is finite, and depends on no other key"
     enters = False
 
     def build(self, key_shape: Shape, features_shape: Shape) -> None:

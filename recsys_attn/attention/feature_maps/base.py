@@ -26,6 +26,7 @@ class FeatureMap(Layer):
     changes nothing.
 
     Attributes:
+        contract: What each map promises.
         per_channel: Whether each channel of the key features is normalised over the keys, instead
             of the weights of each query.
         floor: The smallest normaliser. It keeps the gradient finite if there is no key.
@@ -55,6 +56,7 @@ class FeatureMap(Layer):
     (2, 5, 1, 8)
     """
 
+    contract = "finite features, those of a key without other keys for causal attention"
     per_channel = False
     floor = 1e-18  # the inverse square of a smaller number is infinite in float32
 

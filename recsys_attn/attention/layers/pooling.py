@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from recsys_attn.attention.core.positions import after_the_last, compacted, in_columns
+from recsys_attn.attention.core.positions import after_the_last, compact, in_columns
 from recsys_attn.attention.core.weights import dense_weights
 from recsys_attn.attention.layers.make_layer import attention_layer
 from recsys_attn.checks import require_mask_of, require_positive
@@ -130,7 +130,7 @@ class AttentionPooling(Layer):
             ops.zeros((1, self.num_queries or 1, width)) if self.query is None else self.query[None]
         )
         keys = ops.reshape(inputs, (-1, size, width))
-        keys, present, columns = compacted(self.attention.mechanism, keys, present)
+        keys, present, columns = compact(self.attention.mechanism, keys, present)
         result = self.attention(
             ops.cast(query, self.compute_dtype),
             keys,

@@ -20,7 +20,7 @@ from recsys_attn.attention.core.masks import MASK_ARGUMENTS, Masks
 from recsys_attn.attention.core.watching import HeadsCall, visiting, visitor
 from recsys_attn.attention.mechanisms.contract import require_contract
 from recsys_attn.backend.tracing import is_traced
-from recsys_attn.layer import Layer, is_own, layers_in, require_tensors
+from recsys_attn.layer import Layer, is_users, layers_in, require_tensors
 from recsys_attn.registry import Registry
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -221,17 +221,17 @@ class Mechanism(Layer):
 
     def reason(self, name: str) -> str:
         """Returns why the mechanism does not look at an argument, for an error."""
-        if is_own(self):
+        if is_users(self):
             return f"`honours` of its class names {self.honours} alone; add it if `call` uses it"
         return "it does not look at every pair of a query and a key"
 
     def check_contract(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         """Raises if parts that the user made break their contract, on made input."""
-        own = [part for part in layers_in(self) if is_own(part)]
-        given = getattr(self, "next_positions", False)  # needs positions of a real sequence
-        if own and not given and not is_traced():
+        users = [part for part in layers_in(self) if is_users(part)]
+        needs_positions = getattr(self, "next_positions", False)
+        if users and not needs_positions and not is_traced():
             with visiting(None):
-                require_contract(self, own, (query_shape, key_shape, value_shape))
+                require_contract(self, users, (query_shape, key_shape, value_shape))
 
     def require_context(self) -> None:
         """Raises unless keys of a context may stand in front of those of the sequence.

@@ -15,7 +15,7 @@ from recsys_attn.attention.core.weights import SummaryWeights
 from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
 from recsys_attn.attention.mechanisms.dense import attention
 from recsys_attn.attention.scores.base import logits_of
-from recsys_attn.attention.scores.position_tables import fitting
+from recsys_attn.attention.scores.position_tables import keys_within
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
 from recsys_attn.backend.dropout import Dropout
 from recsys_attn.checks import require_bool, require_share
@@ -157,7 +157,7 @@ class Compressed(Mechanism):
         key_mask = masks.key
         if key_mask is not None:
             key_mask = ops.broadcast_to(key_mask, (ops.shape(key_mask)[0], ops.shape(key)[1]))
-        key = fitting(key, self.score.most_keys)
+        key = keys_within(key, self.score.most_keys)
         summaries = self.compressor.compress(key, value, key_mask)
         rows, _ = natural_positions(query, key)
         _, places = natural_positions(query, summaries.key)

@@ -13,12 +13,12 @@ from recsys_attn.tensors import Shape
 _SHIFT = 100.0
 
 
-def require_contract(mechanism: Any, own: Sequence[Any], shapes: Sequence[Shape]) -> None:
+def require_contract(mechanism: Any, users: Sequence[Any], shapes: Sequence[Shape]) -> None:
     """Raises if what a mask hides reaches an output.
 
     Args:
         mechanism: The built mechanism.
-        own: Its parts that the user made, or itself.
+        users: Its parts that the user made, or itself.
         shapes: Of queries (B, T, N, H), keys (B, S, N, H) and values (B, S, N, V); an axis of
             unknown size gets a small one.
 
@@ -42,12 +42,14 @@ def require_contract(mechanism: Any, own: Sequence[Any], shapes: Sequence[Shape]
         ]
         worst = float(np.abs(outputs[1] - outputs[0])[0].max(initial=0.0))
         if outputs[0].shape != (*query.shape[:3], value.shape[3] // mechanism.projections):
-            raise _broken(own, f"output.shape={outputs[0].shape}, query.shape={query.shape}")
+            raise _broken(users, f"output.shape={outputs[0].shape}, query.shape={query.shape}")
         if not worst <= 1e-2 * max(1.0, float(np.abs(outputs[0]).max())):
-            raise _broken(own, f"an output that changes by {worst:.3g} with a key that {what}")
+            raise _broken(users, f"an output that changes by {worst:.3g} with a key that {what}")
         empty = float(np.abs(outputs[0][1]).max(initial=0.0))
         if not empty <= 1e-6:
-            raise _broken(own, f"an output of {empty:.3g} where {what.split()[0]} hides every key")
+            raise _broken(
+                users, f"an output of {empty:.3g} where {what.split()[0]} hides every key"
+            )
     if mechanism.is_causal and key.shape[1] == query.shape[1]:
         later = np.arange(key.shape[1])[:, None, None] * (_SHIFT / key.shape[1])
         later = np.where(np.arange(key.shape[1])[:, None, None] > 0, later, 0.0)
@@ -56,7 +58,9 @@ def require_contract(mechanism: Any, own: Sequence[Any], shapes: Sequence[Shape]
         )
         worst = float(np.abs(after - before).max(initial=0.0))
         if not worst <= 1e-2 * max(1.0, float(np.abs(before).max())):
-            raise _broken(own, f"`is_causal`, and a first output that later keys change by {worst}")
+            raise _broken(
+                users, f"`is_causal`, and a first output that later keys change by {worst}"
+            )
 
 
 def _made(mechanism: Any, shapes: Sequence[Shape]) -> list[np.ndarray]:
@@ -77,10 +81,11 @@ def _outputs(mechanism: Any, query: Any, key: Any, value: Any, masks: dict[str, 
     return np.asarray(ops.convert_to_numpy(ops.cast(output, "float32")))
 
 
-def _broken(own: Sequence[Any], received: str) -> ValueError:
-    names = ", ".join(dict.fromkeys(type(part).__name__ for part in own))
-    promises = dict.fromkeys(part.contract for part in own if hasattr(part, "contract"))
+def _broken(users: Sequence[Any], received: str) -> ValueError:
+    names = ", ".join(dict.fromkeys(type(part).__name__ for part in users))
+    # A layer inside a part has no contract of its own.
+    promises = dict.fromkeys(part.contract for part in users if hasattr(part, "contract"))
     return ValueError(
-        f"{names} must keep the contract of its kind: {'; '.join(promises) or Ellipsis}. "
+        f"{names} must keep the contract of its kind: {'; '.join(promises)}. "
         f"Received, on made input: {received}"
     )

@@ -20,7 +20,7 @@ from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
 from recsys_attn.attention.mechanisms.pair_values import PAIR_VALUES
 from recsys_attn.attention.patterns.base import require_heads, require_steady
 from recsys_attn.attention.scores.base import logits_of
-from recsys_attn.attention.scores.position_tables import fitting
+from recsys_attn.attention.scores.position_tables import keys_within
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
 from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.backend.dropout import Dropout
@@ -171,7 +171,7 @@ class Dense(Mechanism):
     def call(
         self, query: Tensor, key: Tensor, value: Tensor, masks: Masks
     ) -> tuple[Tensor, Tensor]:
-        key = fitting(key, self.score.most_keys)
+        key = keys_within(key, self.score.most_keys)
         rows, columns = masks.rows, masks.columns
         if self.next_positions:  # not for the pattern: it would show the next event
             rows = _following(query, key, masks)

@@ -21,7 +21,7 @@ from recsys_attn.attention.mechanisms.grouped import (
     with_positions,
 )
 from recsys_attn.attention.routers.group_layout import padded
-from recsys_attn.attention.scores.position_tables import fitting
+from recsys_attn.attention.scores.position_tables import keys_within
 from recsys_attn.tensors import Shape, Tensor
 
 
@@ -115,7 +115,7 @@ class Lookup(Grouped):
         return_weights: bool = False,
         training: bool | None = None,
     ) -> tuple[Tensor, SparseWeights | None]:
-        key = fitting(key, self.score.most_keys)
+        key = keys_within(key, self.score.most_keys)
         rows, columns = _positions(query, key, masks)
         query, key, value = of_one_batch((query, key, value), (*masks, rows, columns))
         query_mask, key_mask = of_tokens(query, masks.query), of_tokens(key, masks.key)

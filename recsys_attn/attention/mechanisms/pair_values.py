@@ -25,6 +25,7 @@ class PairValues(Layer):
     A subclass implements `kinds`.
 
     Attributes:
+        contract: What each of them promises.
         num_kinds: Number of kinds of pairs; R has a vector for each. Known before `build`.
         uses_times: Whether the positions are times. A pattern beside it counts places then.
 
@@ -55,6 +56,7 @@ class PairValues(Layer):
     (2, 5, 8)
     """
 
+    contract = "finite numbers, and nothing of a pair that is not allowed"
     num_kinds: int
     uses_times = False
 

@@ -23,7 +23,7 @@ from recsys_attn.attention.mechanisms.grouped import (
 from recsys_attn.attention.mechanisms.lookup import Lookup
 from recsys_attn.attention.routers.base import Router
 from recsys_attn.attention.routers.group_layout import between
-from recsys_attn.attention.scores.position_tables import fitting
+from recsys_attn.attention.scores.position_tables import keys_within
 from recsys_attn.checks import require_bool
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -129,7 +129,7 @@ class Routed(Grouped):
             pairs = [ops.split(x, 2, axis=-1) for x in (query, key, value)]
             (query, key, value), far = zip(*pairs, strict=True)
         query_mask, key_mask = of_tokens(query, masks.query), of_tokens(key, masks.key)
-        key = fitting(key, self.score.most_keys)
+        key = keys_within(key, self.score.most_keys)
         present = length_of(key, None, key_mask)
         routed_mask = key_mask if query_mask is None else query_mask
         length = ops.shape(key)[1]

@@ -22,6 +22,7 @@ class Score(Layer):
     Scores add up: `Dot() + Alibi()`.
 
     Attributes:
+        contract: What each score promises.
         positional: Whether `call` takes `query_positions` and `key_positions` too, integers that
             broadcast to (B, N, T) and (B, N, S), and None for the default ones.
         uses_times: Whether these positions are times. Patterns and other scores beside it count
@@ -56,6 +57,7 @@ class Score(Layer):
     (2, 1, 3, 5)
     """
 
+    contract = "finite logits, those of a pair without the keys and values that are not allowed"
     positional = False
     uses_times = False
     shares_query_and_key = False

@@ -38,15 +38,16 @@ def places_within(
 
     Raises:
         ValueError: There are more keys than positions, and `key_positions` is None. With positions
-            the caller checks the length by `fitting`, since the keys may be a part of the sequence.
+            the caller checks the length by `keys_within`, since the keys may be a part of the
+            sequence.
     """
     if key_positions is None:
-        key = fitting(key, length)
+        key = keys_within(key, length)
     rows, columns = places(query, key, query_positions, key_positions)
     return ops.clip(rows, 0, length - 1), ops.clip(columns, 0, length - 1)
 
 
-def fitting(key: Tensor, length: int | None) -> Tensor:
+def keys_within(key: Tensor, length: int | None) -> Tensor:
     """Returns the keys of a whole sequence, (B, S, ...), after a check of their number.
 
     Raises:

@@ -130,6 +130,22 @@ def test_a_block_in_a_traced_function_is_of_its_calls(events: np.ndarray) -> Non
     assert np.abs(ops.convert_to_numpy(expected - model(events))).max() > 0.1
 
 
+def test_a_layer_may_be_built_inside_the_block(events: np.ndarray) -> None:
+    """Keras traces a layer without `build` for its shapes before the call that is seen."""
+
+    class Unbuilt(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention, self.output_layer = MultiHeadAttention(2, 4), keras.layers.Dense(3)
+
+        def call(self, inputs: Any) -> Any:
+            return self.output_layer(self.attention(inputs))
+
+    with watch_heads(lambda call: call) as seen:
+        Unbuilt()(events)
+    assert seen.calls == 1
+
+
 def test_a_traced_call_after_a_seen_one_is_refused(events: np.ndarray) -> None:
     model = predictor(events)
     refused = pytest.raises(RuntimeError, match="Received: 1 such calls, and a call of a traced")

@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 from keras import ops
 
-from recsys_attn.attention import Compressed, Dense, MultiHeadAttention
+from recsys_attn.attention import Compressed, Dense, Linear, MultiHeadAttention
 from recsys_attn.attention.compressors import CompressedKeys, Compressor
+from recsys_attn.attention.decays import Decay
+from recsys_attn.attention.feature_maps import FeatureMap
 from recsys_attn.attention.mechanisms import Mechanism
+from recsys_attn.attention.mechanisms.pair_values import PairValues
+from recsys_attn.attention.scores import Dot, Score
 from recsys_attn.attention.weightings import Softmax, TalkingHeads, Weighting
 
 EVENTS = np.random.default_rng(0).normal(size=(2, 5, 8)).astype("float32")
@@ -61,7 +65,37 @@ class EveryOther(Compressor):
         return 2 * summaries
 
 
+class Infinite(Score):
+    def call(self, query: Any, key: Any, allowed: Any = None) -> Any:
+        return ops.log(-ops.square(Dot()(query, key)))
+
+
+class AllNan(PairValues):
+    num_kinds = 1
+
+    def call(self, weights: Any, *others: Any) -> Any:
+        return super().call(weights, *others) * float("nan")
+
+    def kinds(self, query: Any, key: Any, allowed: Any, rows: Any, columns: Any) -> Any:
+        return ops.zeros((1, 1, query.shape[1], key.shape[1]), "int32")
+
+
+class Boundless(FeatureMap):
+    def query_features(self, query: Any) -> Any:
+        return ops.log(query)
+
+
+class Gone(Decay):
+    def logarithms(self, key: Any) -> Any:
+        return ops.log(-ops.abs(key[..., :1]))
+
+
 BROKEN = {
+    "score": (lambda: Dense(Infinite()), "Infinite must keep the contract .*: finite logits"),
+    "sum": (lambda: Dense(Dot() + Infinite()), "Infinite must keep .*: finite logits"),
+    "values": (lambda: Dense(pair_values=AllNan()), "AllNan must keep .*: finite numbers"),
+    "features": (lambda: Linear(Boundless()), "Boundless must keep .*: finite features"),
+    "decay": (lambda: Linear(causal=True, decay=Gone()), "Gone must keep .*: the share of a key"),
     "weighting": (lambda: Dense(weighting=Leaky()), "Leaky must keep .*0 where `allowed` is False"),
     "denominator": (lambda: Dense(weighting=Masked()), "changes by .* that `key_mask` hides"),
     "mechanism": (AllOf, "AllOf must keep .*`honours` names the masks"),
