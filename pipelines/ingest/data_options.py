@@ -6,7 +6,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -14,7 +14,8 @@ from pipelines.common.errors import PipelineError, did_you_mean
 from pipelines.common.toml_table import TomlTable
 from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.ingest.source import ALL, SOURCES
-from pipelines.storage.filesystem import Where, is_uri, shown
+from pipelines.ingest.split_options import SplitOptions
+from pipelines.storage.filesystem import ANY, CSV, PARQUET, Storage, Where, is_uri, shown
 
 BUILT_IN_SOURCES = (
     "simulate",
@@ -29,7 +30,8 @@ BUILT_IN_SOURCES = (
     "sequences",
 )
 
-FILES = ("csv", "parquet", "sequences")  # sources that read a user's own files
+# Sources that read a user's own files, with the ends of their names.
+FILES = {"csv": CSV, "parquet": PARQUET, "sequences": PARQUET}
 
 
 def known_source(name: str) -> str:
@@ -44,75 +46,7 @@ def known_source(name: str) -> str:
     return name
 
 
-_SHARE = 0.1
-
-
 WITH_REQUESTS = ("simulate", "trivago")  # have requests of their own
-
-
-class SplitOptions(TomlTable):
-    """The `[data.split]` table; the same seed always gives the same split.
-
-    Attributes:
-        by: `"time"`: the earliest requests train, the latest test. `"user"`: all rows of a
-            user in one split, those without one by row. `"hash"`: by a hash of `column`, of the
-            request, or of the row number. `"column"`: `column` holds `train`, `valid` or `test`.
-            `"provided"`: the splits of the source's files; missing ones are taken from train by
-            hash.
-        column: Column of the time, the user, the hashed value or the split. None: the source's
-            own.
-        valid: Share of the validation rows.
-        test: Share of the test rows.
-        valid_from: With `by = "time"`, the first time of validation, in place of shares: a number,
-            or a date or a time, as `column` holds them. Times without a zone are UTC.
-        test_from: The first time of test, later than `valid_from`.
-    """
-
-    by: Literal["time", "user", "hash", "column", "provided"] = "hash"
-    column: str | None = None
-    valid: float = Field(default=_SHARE, ge=0, lt=1)
-    test: float = Field(default=_SHARE, ge=0, lt=1)
-    valid_from: int | float | str | None = None
-    test_from: int | float | str | None = None
-
-    @property
-    def has_cuts(self) -> bool:
-        """Whether times divide the rows, and not shares."""
-        return self.valid_from is not None
-
-    @model_validator(mode="after")
-    def _leaves_rows_to_train(self) -> SplitOptions:
-        if self.valid + self.test >= 1:
-            raise ValueError(
-                "`valid` + `test` must be below 1, so that rows are left to train. "
-                f"Received: valid={self.valid}, test={self.test}"
-            )
-        if self.by == "column" and self.column is None:
-            raise ValueError(
-                '`column` must name the column that holds train, valid or test, with by = "column"'
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _cuts_fit(self) -> SplitOptions:
-        first, second = self.valid_from, self.test_from
-        if first is None and second is None:
-            return self
-        received = f"Received: valid_from={first!r}, test_from={second!r}"
-        if first is None or second is None:
-            raise ValueError(f"`valid_from` and `test_from` need each other. {received}")
-        if self.by != "time":
-            raise ValueError(
-                f'`valid_from` and `test_from` belong to by = "time". Received: by={self.by!r}'
-            )
-        if (self.valid, self.test) != (_SHARE, _SHARE):
-            raise ValueError(
-                "`valid` and `test` are shares, `valid_from` and `test_from` take their place; "
-                f"remove two of them. Received: valid={self.valid}, test={self.test}"
-            )
-        if isinstance(first, str) != isinstance(second, str):
-            raise ValueError(f"`valid_from` and `test_from` must be of one type. {received}")
-        return self
 
 
 class HistoryOptions(TomlTable):
@@ -349,6 +283,13 @@ class DataOptions(TomlTable):
         else:
             given = {ALL: () if self.path is None else _listed(self.path)}
         return {part: [_place(text) for text in texts] for part, texts in given.items()}
+
+    def stamps(self) -> dict[str, str]:
+        """Size and modification time of the source files, by name."""
+        suffixes, stamps = FILES.get(self.source, ANY), {}
+        for place in self.places():
+            stamps |= Storage.of(place).stamps(suffixes)
+        return stamps
 
     def paths_by_part(self) -> dict[str, list[Path]]:
         """The same, for a source that reads only local files."""

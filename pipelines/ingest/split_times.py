@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from pipelines.common.errors import PipelineError
 from pipelines.common.times import ticks_per_second, to_tick, to_ticks
-from pipelines.ingest.data_options import SplitOptions
+from pipelines.ingest.split_options import Cut
 from pipelines.storage.columns import require_column
 
 KEY = "data.split.column"
@@ -27,27 +27,27 @@ def request_times(table: pa.Table, column: str, starts: np.ndarray, where: str) 
     return np.minimum.reduceat(times, starts) if len(starts) else times
 
 
-def cuts(options: SplitOptions, column: str, kind: pa.DataType, where: str) -> np.ndarray:
+def cuts(valid_from: Cut, test_from: Cut, column: str, kind: pa.DataType, where: str) -> np.ndarray:
     """The first time of validation and of test, as `request_times` gives times.
 
     Raises:
         PipelineError: A cut is no time like those of the column, or they are in the wrong order.
     """
-    given = {"valid_from": options.valid_from, "test_from": options.test_from}
-    found = {key: to_tick(value, kind, up=True) for key, value in given.items()}
-    for key, cut in found.items():
-        if cut is None:
+    ticks = []
+    for key, cut in (("valid_from", valid_from), ("test_from", test_from)):
+        tick = to_tick(cut, kind, up=True)
+        if tick is None:
             is_number = ticks_per_second(kind) is None
             example = "2025-11-01 or 2025-11-01T12:00:00"
             expected = "a number" if is_number else f"a date or a time, such as {example}"
             raise PipelineError(
                 f"`data.split.{key}`: expected {expected}, as {column!r} of {where} holds {kind}. "
-                f"Received: {given[key]!r}."
+                f"Received: {cut!r}."
             )
-    bounds = np.array(list(found.values()))
-    if not bounds[0] < bounds[1]:
+        ticks.append(tick)
+    if not ticks[0] < ticks[1]:
         raise PipelineError(
             "`data.split.valid_from` must be before `data.split.test_from`. Received: "
-            f"{options.valid_from!r} and {options.test_from!r}."
+            f"{valid_from!r} and {test_from!r}."
         )
-    return bounds
+    return np.array(ticks)

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from pipelines.common.errors import PipelineError
 from pipelines.common.missing import is_missing
 from pipelines.common.times import shown_time
-from pipelines.ingest.data_options import SplitOptions
 from pipelines.ingest.source import SPLITS, Source, SourceFile
+from pipelines.ingest.split_options import SplitOptions
 from pipelines.ingest.split_times import cuts, request_times
 from pipelines.storage.columns import require_column, shown_value
 from pipelines.storage.hashing import hash_column, mix, uniform
@@ -83,7 +83,8 @@ class Splitter:
         bounds = self._bounds
         if bounds is None:
             self._kind = table[column].type
-            bounds = cuts(self._options, column, self._kind, where)
+            options = self._options
+            bounds = cuts(options.valid_from, options.test_from, column, self._kind, where)
             if len(times):
                 ends = (*(self._times or ()), times.min(), times.max())
                 self._times = min(ends), max(ends)

@@ -19,12 +19,11 @@ from pipelines.storage.column_types import plain
 from pipelines.storage.columns import describe_type
 from pipelines.storage.common_types import plain_column
 from pipelines.storage.dataset import stored_rows
-from pipelines.storage.filesystem import Storage
+from pipelines.storage.filesystem import CSV, Storage
 from pipelines.storage.footers import Footers, check_names
 from pipelines.storage.partitions import partition_types, with_partitions
 from recsys_attn.schema import Schema
 
-CSV = (".csv", ".csv.gz")
 LIST_SEPARATOR = "|"  # between the values of a list in a CSV cell
 
 

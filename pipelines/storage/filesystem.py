@@ -15,7 +15,8 @@ from pyarrow import fs
 from pipelines.common.errors import PipelineError
 
 Where = Path | str
-PARQUET = (".parquet",)
+# Ends of the files' names, by format.
+PARQUET, CSV, ANY = (".parquet",), (".csv", ".csv.gz"), ("",)
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -57,27 +58,27 @@ class Storage:
         if not is_uri(where):
             return cls(fs.LocalFileSystem(), str(where), name)
         try:
-            found, path = fs.FileSystem.from_uri(where)
+            filesystem, path = fs.FileSystem.from_uri(where)
         except (pa.ArrowException, OSError) as error:
             reason = str(error).replace(str(where), name)  # may hold a password
             raise PipelineError(f"{name} cannot be opened: {reason}.") from None
-        return cls(found, path, name)
+        return cls(filesystem, path, name)
 
     def files(self, suffixes: Sequence[str] = PARQUET) -> list[str]:
         """The files of data below a folder, sorted, relative to it; `""` for a single file.
 
-        What begins with `.` or `_`, or is in a folder that does, belongs to other engines. On this
-        machine links are followed, each folder once.
+        What begins with `.` or `_`, or is in a folder that does, belongs to other engines; as in
+        Hive and Spark, `_hour=7` is data. On this machine links are followed, each folder once.
 
         Args:
             suffixes: Ends of the files' names.
         """
-        return list(self._data(tuple(suffixes)))
+        return list(self._data_files(tuple(suffixes)))
 
-    def stamps(self) -> dict[str, str]:
-        """Size and modification time of each Parquet file, by name."""
-        found = self._data(PARQUET).items()
-        return {self.file_name(name): f"{i.size} {i.mtime_ns or 0}" for name, i in found}
+    def stamps(self, suffixes: Sequence[str] = PARQUET) -> dict[str, str]:
+        """Size and modification time of each of `files`, by name."""
+        files = self._data_files(tuple(suffixes)).items()
+        return {self.file_name(name): f"{i.size} {i.mtime_ns or 0}" for name, i in files}
 
     def exists(self) -> bool:
         """Whether the file or folder exists."""
@@ -109,18 +110,22 @@ class Storage:
         info = self._info(self._inside(relative))
         return (info.size if info.is_file else -1), info.mtime_ns or 0
 
-    def _data(self, suffixes: tuple[str, ...]) -> dict[str, Any]:
+    def _data_files(self, suffixes: tuple[str, ...]) -> dict[str, Any]:
         """Information on the files of data, by relative name."""
         info = self._info(self.path)
-        found = {"": info} if info.type == fs.FileType.File else {}
+        files = {"": info} if info.type == fs.FileType.File else {}
         if info.type == fs.FileType.Directory:
             below = self._below()
-            found = {name: below[name] for name in sorted(below) if _is_data(name, suffixes)}
-        if not found:
+            files = {
+                name: below[name]
+                for name in sorted(below)
+                if name.endswith(suffixes) and not any(map(_is_hidden, name.split("/")))
+            }
+        if not files:
             kind = "Parquet file " if suffixes == PARQUET else "file "
             ends = " or ".join(f"*{suffix}" for suffix in suffixes)
             raise PipelineError(f"{self.name} holds no {kind}({ends}).")
-        return found
+        return files
 
     def _below(self) -> dict[str, Any]:
         """Information on all files below the folder, by relative name."""
@@ -139,31 +144,24 @@ class Storage:
             raise PipelineError(f"{self.name} cannot be reached: {error}.") from None
 
 
-def stamps_of(where: Where) -> dict[str, str]:
-    """Size and modification time of each file of a place, of any format on a local path."""
-    if is_uri(where):
-        return Storage.of(where).stamps()
-    path = Path(where)
-    files = sorted(path / name for name in _local_files(path)) if path.is_dir() else [path]
-    stats = [(file, file.stat()) for file in files if file.is_file()]
-    return {str(file): f"{stat.st_size} {stat.st_mtime_ns}" for file, stat in stats}
-
-
-def _local_files(path: Where) -> Iterator[str]:
+def _local_files(path: str) -> Iterator[str]:
     """All files below a folder of this machine; follows links, each folder once."""
+
+    def refuse(error: OSError) -> None:
+        raise PipelineError(
+            f"{error.filename} cannot be read: {error.strerror}. Allow this user to read the "
+            "folder, or move it away: its rows would be missing."
+        )
+
     seen: set[str] = set()
-    for folder, below, names in os.walk(path, followlinks=True):
-        below.sort()
+    for folder, below, names in os.walk(path, onerror=refuse, followlinks=True):
         real = os.path.realpath(folder)
-        if real in seen:
-            below.clear()
-            continue
-        seen.add(real)
-        for name in names:
-            yield Path(folder, name).relative_to(path).as_posix()
+        below[:] = [] if real in seen else sorted(name for name in below if not _is_hidden(name))
+        if real not in seen:
+            seen.add(real)
+            yield from (Path(folder, name).relative_to(path).as_posix() for name in names)
 
 
-def _is_data(name: str, suffixes: tuple[str, ...]) -> bool:
-    return name.endswith(suffixes) and not any(
-        part.startswith((".", "_")) for part in name.split("/")
-    )
+def _is_hidden(part: str) -> bool:
+    """Whether a file or folder is no data, by its name; `_hour=7` is a folder of Hive's."""
+    return part.startswith(".") or (part.startswith("_") and "=" not in part)

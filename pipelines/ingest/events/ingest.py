@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
-from pipelines.common.times import ticks_per_second
+from pipelines.common.times import shown_time
 from pipelines.ingest.events.buckets import Buckets
 from pipelines.ingest.events.item_counts import ItemCounts
 from pipelines.ingest.events.log import EventLog
@@ -52,15 +51,19 @@ def ingest_events(options: EventOptions, out: Path, progress: Progress) -> dict[
     """
     log = EventLog(options)
     seen = _count(log, options, progress.start("counting items", None))
-    first, last = (f"{_moment(time, log.second):%Y-%m-%d %H:%M}" for time in seen.times)
-    progress.finish(f"times: {first} to {last} UTC")
+    times = [shown_time(time, log.time_type) for time in seen.times]
+    ends = (shown_time(time // log.second, pa.timestamp("s")) for time in seen.times)
+    progress.finish(f"times: {' to '.join(map(str, ends))} UTC")
     counts = seen.items.table()
     is_rare = pc.less(counts[COUNT], options.min_item_events)
     rare = counts.filter(is_rare)
     kept = counts[options.item].filter(pc.invert(is_rare)) if rare.num_rows else None
     events_of_rare = pc.sum(rare[COUNT], min_count=0).as_py()
     events = seen.events - events_of_rare
-    bounds = None if options.split.by == "last" else _bounds(log, options)
+    bounds = None
+    if options.split.by == "time":
+        split, time = options.split, options.time
+        bounds = cuts(split.valid_from, split.test_from, time, log.time_type, log.where)
     out.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix=".buckets-", dir=out) as folder,
@@ -69,7 +72,6 @@ def ingest_events(options: EventOptions, out: Path, progress: Progress) -> dict[
         _divide(log, options, kept, buckets, progress.start("dividing by user", seen.events))
         advance = progress.start("writing sequences", events)
         written = write_sequences(buckets, out, options, log.second, bounds, advance)
-    times = [_shown(time, log.time_type) for time in seen.times]
     left_out = {
         "events_without_user_or_item": seen.missing,
         "rare_items": rare.num_rows,
@@ -117,11 +119,6 @@ def _count(log: EventLog, options: EventOptions, advance: Callable[[int], None])
     return seen
 
 
-def _bounds(log: EventLog, options: EventOptions) -> np.ndarray:
-    """The first time of validation and of test in ticks."""
-    return cuts(options.split.cuts, options.time, log.time_type, log.where)
-
-
 def _divide(
     log: EventLog,
     options: EventOptions,
@@ -163,13 +160,3 @@ def _check_rows(
         f"users. Left out: {reasons or 'nothing'}. Lower data.min_item_events or "
         f"data.min_user_events if they leave out too much; {advice}."
     )
-
-
-def _shown(time: float, kind: pa.DataType) -> Any:
-    """A number as it is; a date or a time as text."""
-    second = ticks_per_second(kind)
-    return time if second is None else _moment(time, second).isoformat(" ", "seconds")
-
-
-def _moment(time: float, second: int) -> datetime:
-    return datetime.fromtimestamp(time / second, UTC)

@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from pipelines.common.toml_table import TomlTable
-from pipelines.ingest.data_options import DataOptions, SplitOptions
-from pipelines.storage.filesystem import stamps_of
+from pipelines.ingest.data_options import DataOptions
+from pipelines.ingest.split_options import Cut, check_cuts
 
 AGE, SESSION, COUNT = "age", "session", "count"  # columns that ingest makes
 SERVED = ("candidate", "exclude", "state", "user")  # further inputs of the exported model
@@ -29,27 +29,19 @@ class EventSplit(TomlTable):
     """
 
     by: Literal["last", "time"] = "last"
-    valid_from: int | float | str | None = None
-    test_from: int | float | str | None = None
+    valid_from: Cut = None
+    test_from: Cut = None
 
     @model_validator(mode="after")
     def _cuts_fit(self) -> EventSplit:
-        first, second = self.valid_from, self.test_from
-        received = f"Received: valid_from={first!r}, test_from={second!r}"
-        if self.by == "last" and (first, second) != (None, None):
+        cuts = self.valid_from, self.test_from
+        if self.by == "time" and None in cuts:
             raise ValueError(
-                f'`valid_from` and `test_from` belong to by = "time". Received: by={self.by!r}'
+                'by = "time" needs `valid_from` and `test_from`. Received: '
+                f"valid_from={cuts[0]!r}, test_from={cuts[1]!r}"
             )
-        if self.by == "time" and (first is None or second is None):
-            raise ValueError(f'by = "time" needs `valid_from` and `test_from`. {received}')
-        if isinstance(first, str) != isinstance(second, str):
-            raise ValueError(f"`valid_from` and `test_from` must be of one type. {received}")
+        check_cuts(self.by, *cuts)
         return self
-
-    @property
-    def cuts(self) -> SplitOptions:
-        """The times of `by = "time"`, as rows are split by them."""
-        return SplitOptions(by="time", valid_from=self.valid_from, test_from=self.test_from)
 
 
 class EventOptions(TomlTable):
@@ -66,8 +58,7 @@ class EventOptions(TomlTable):
             text.
         columns: Further columns to keep as lists beside the items, such as the kind of an event:
             strings or integers. Cut other numbers into ranges first.
-        session: Column of the session. Null and `""` are one session of a user
-            too.
+        session: Column of the session. Null and `""` are one session of a user too.
         session_gap: In place of `session`: an event this many seconds or more after the one
             before it starts a new session. 1800 is common on the web.
         min_item_events: Items with fewer events are left out. Raise it if the catalogue has many
@@ -142,7 +133,4 @@ class EventOptions(TomlTable):
 
     def stamps(self) -> dict[str, str]:
         """Size and modification time of the source files; a change makes ingest run again."""
-        found: dict[str, str] = {}
-        for place in self.reading.places():
-            found |= stamps_of(place)
-        return found
+        return self.reading.stamps()

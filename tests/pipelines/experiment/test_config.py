@@ -10,7 +10,8 @@ from pipelines.common.artifacts import EXPERIMENT, write_json
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import TrainingOptions, load_experiment
 from pipelines.experiment.step_fingerprints import resolved
-from pipelines.ingest.data_options import SplitOptions, SplitPaths
+from pipelines.ingest.data_options import SplitPaths
+from pipelines.ingest.split_options import SplitOptions
 from recsys_attn import models
 from recsys_attn.id_transforms import Hash, Quantile, Vocabulary
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence

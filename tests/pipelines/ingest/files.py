@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.ingest import ingest
-from pipelines.ingest.data_options import DataOptions, SplitOptions
+from pipelines.ingest.data_options import DataOptions
+from pipelines.ingest.split_options import SplitOptions
 
 THIRDS = SplitOptions(by="hash", valid=0.3, test=0.3)
 

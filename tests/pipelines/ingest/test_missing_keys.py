@@ -12,8 +12,8 @@ from pipelines.experiment.evaluation_options import EvaluationOptions
 from pipelines.ingest.aggregates.batch import with_aggregates
 from pipelines.ingest.aggregates.online import Aggregates
 from pipelines.ingest.aggregates.options import AggregateOptions
-from pipelines.ingest.data_options import SplitOptions
 from pipelines.ingest.source import ALL, Source, SourceFile
+from pipelines.ingest.split_options import SplitOptions
 from pipelines.ingest.splitter import Splitter, read_chunks
 from pipelines.metrics import gauc, task_metrics
 from pipelines.metrics.intervals import cluster_codes

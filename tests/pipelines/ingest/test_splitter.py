@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from pipelines.common.errors import PipelineError
-from pipelines.ingest.data_options import SplitOptions
 from pipelines.ingest.source import ALL, Source, SourceFile
+from pipelines.ingest.split_options import SplitOptions
 from pipelines.ingest.splitter import Splitter, read_chunks
 
 TRAIN, VALID, TEST = range(3)

@@ -9,7 +9,7 @@ from pyarrow import fs
 from pipelines.common.errors import PipelineError
 from pipelines.feed import Feed
 from pipelines.storage.dataset import DataSplit
-from pipelines.storage.filesystem import Storage
+from pipelines.storage.filesystem import ANY, Storage
 from tests.support import feeds, s3, shop
 
 
@@ -77,9 +77,38 @@ def test_files_beside_the_data_are_left_out(tmp_path):
     assert Storage.of(tmp_path).files((".csv",)) == ["c.csv"]
     assert Storage.of(f"file://{tmp_path}").files() == ["b.parquet", "x/a.parquet"]
     assert Storage.of(tmp_path / "_x").files() == ["a.parquet"]  # the user named it
+    hidden = [".DS_Store", "_SUCCESS", ".b.parquet.crc", "_temporary/b.csv"]
+    for name in ("_hour=7/a.parquet", "_hour=7/_b.parquet", "README", *hidden):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    for where in (tmp_path, f"file://{tmp_path}"):
+        data = ["_hour=7/a.parquet", "b.parquet", "x/a.parquet"]
+        assert Storage.of(where).files() == data
+        assert list(Storage.of(where).stamps()) == [f"{where}/{name}" for name in data]
+        assert Storage.of(where).files(ANY) == ["README", *data[:2], "c.csv", data[2]]
     alone = Storage.of(tmp_path / "c.csv")
     assert alone.files() == [""]
     assert alone.file_name("") == str(tmp_path / "c.csv")
+
+
+@pytest.mark.parametrize("name", ["", "day=1", "_temporary"])
+def test_a_folder_that_cannot_be_read_is_an_error(tmp_path, monkeypatch, name):
+    for folder in (tmp_path, tmp_path / "day=1", tmp_path / "_temporary"):
+        folder.mkdir(exist_ok=True)
+        (folder / "a.parquet").write_bytes(b"")
+    scandir, locked = os.scandir, str(tmp_path / name)
+
+    def scan(path):
+        if str(path) == locked:
+            raise PermissionError(13, "Permission denied", locked)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    if name == "_temporary":  # no data
+        assert Storage.of(tmp_path).files() == ["a.parquet", "day=1/a.parquet"]
+        return
+    with pytest.raises(PipelineError, match=rf"^{locked} cannot be read: Permission denied\."):
+        Storage.of(tmp_path).files()
 
 
 def test_a_changed_file_has_another_stamp(folder, s3_uri):
