@@ -12,13 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.common.arrow_kinds import is_bytes, is_text
+
 MISSING_INT = int(np.iinfo("int64").min)  # stands for null in int64 tensors
-_TEXTS = (
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-)
 MISSING: dict[str, Any] = {"string": "", "int64": MISSING_INT, "float32": np.float32(np.nan)}
 
 
@@ -26,8 +22,6 @@ def is_missing(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """Mask of the missing values `(rows,)`; in a column of lists only null is missing."""
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    if pa.types.is_string_view(values.type):
-        values = values.cast(pa.string())
     missing = pc.fill_null(_stands_for_null(values), True)
     return missing.to_numpy() if isinstance(missing, pa.ChunkedArray) else missing.to_numpy(False)
 
@@ -46,6 +40,6 @@ def _stands_for_null(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chunke
         return pc.equal(values, MISSING_INT)
     if pa.types.is_floating(kind):
         return pc.is_nan(values)
-    if any(has_length(kind) for has_length in _TEXTS):
+    if is_text(kind) or is_bytes(kind):
         return pc.equal(pc.binary_length(values), 0)
     return values.is_null()

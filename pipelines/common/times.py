@@ -8,7 +8,7 @@ a column become numbers of one unit, its ticks, which are exact.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.common.arrow_kinds import is_text
 from pipelines.common.errors import PipelineError
 
 EXPECTED = (
@@ -38,13 +39,6 @@ def ticks_per_second(kind: pa.DataType) -> int | None:
     if is_text(kind):
         return _UNITS["ns"]
     return {pa.date32(): 1, pa.date64(): 10**3}.get(kind)
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a column holds strings."""
-    return (
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
 
 
 def check_time_type(kind: pa.DataType, name: str, key: str, where: str) -> None:
@@ -126,11 +120,15 @@ def to_tick(value: Any, kind: pa.DataType, up: bool = False) -> int | float | No
     Returns:
         None if the column holds no such times.
     """
+    if isinstance(value, np.number):
+        value = value.item()
     second = ticks_per_second(kind)
     if second is None:
         if not isinstance(value, int | float) or isinstance(value, bool):
             return None
-        if pa.types.is_integer(kind) and isinstance(value, float) and np.isfinite(value):
+        if isinstance(value, float) and not np.isfinite(value):
+            return None
+        if pa.types.is_integer(kind) and isinstance(value, float):
             return -int(-value // 1) if up else int(value // 1)
         return value
     if isinstance(value, np.datetime64):
@@ -143,48 +141,11 @@ def to_tick(value: Any, kind: pa.DataType, up: bool = False) -> int | float | No
     return min(max(steps * step * second // 10**9, _INT64.min), _INT64.max)
 
 
-def common_time_type(kinds: Collection[pa.DataType]) -> pa.DataType | None:
-    """The type that holds the times of several files exactly: of units the finest, of zones UTC.
-
-    Returns:
-        None if there is none: some are numbers and others dates, or text and others not.
-    """
-    kinds = list(dict.fromkeys(kind for kind in kinds if not pa.types.is_null(kind)))
-    if len(kinds) <= 1:
-        return kinds[0] if kinds else pa.null()
-    if all(map(is_text, kinds)):
-        return pa.string()
-    if all(map(_is_number, kinds)):
-        return pa.int64() if all(map(pa.types.is_integer, kinds)) else pa.float64()
-    seconds = [ticks_per_second(kind) for kind in kinds]
-    if None in seconds or any(map(is_text, kinds)):
-        return None
-    zones = {kind.tz for kind in kinds if pa.types.is_timestamp(kind)}
-    zone = zones.pop() if len(zones) == 1 else "UTC"
-    return pa.timestamp(_NAMES[max(filter(None, seconds))], zone)
-
-
-def as_time_type(
-    column: pa.ChunkedArray, kind: pa.DataType, name: str, key: str, where: str
-) -> pa.ChunkedArray:
-    """A column of times in the `common_time_type` of several files.
-
-    Raises:
-        PipelineError: A time does not fit the type.
-    """
-    if column.type == kind:
-        return column
-    try:
-        if pa.types.is_date32(column.type):
-            column = column.cast(pa.timestamp("s"))
-        if pa.types.is_timestamp(kind):  # no zone first: a cast between zones keeps the instants
-            column = column.cast(pa.timestamp(kind.unit, getattr(column.type, "tz", None)))
-        return column.cast(kind)
-    except pa.ArrowInvalid as error:
-        raise PipelineError(
-            f"{where}: column {name!r} ({key}): expected times that fit {kind}, the type of this "
-            f"column over all files. Received: {column.type}: {error}. Give all files one type."
-        ) from None
+def common_time_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The type that holds dates or timestamps of both types: of units the finest, of zones UTC."""
+    zones = {kind.tz for kind in (one, other) if pa.types.is_timestamp(kind)} or {None}
+    seconds = max(ticks_per_second(kind) or 1 for kind in (one, other))
+    return pa.timestamp(_NAMES[seconds], zones.pop() if len(zones) == 1 else "UTC")
 
 
 def shown_time(tick: int | float, kind: pa.DataType) -> int | float | str:
@@ -230,8 +191,8 @@ def _nanoseconds(text: Any) -> int | None:
     """Nanoseconds since 1970 of ISO text; None if it is none."""
     if not isinstance(text, str) or re.fullmatch(_ISO, text, re.ASCII) is None:
         return None
-    found = re.search(r"\.(\d+)", text)
-    digits = found[1] if found else ""
+    fraction = re.search(r"\.(\d+)", text)
+    digits = fraction[1] if fraction else ""
     try:
         time = datetime.fromisoformat(re.sub(r"\.\d+", "", text))
     except ValueError:

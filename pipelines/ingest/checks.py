@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.common.arrow_kinds import is_list, is_number
 from pipelines.common.errors import PipelineError
-from pipelines.storage.column_types import accepts, is_list, plain
+from pipelines.storage.column_types import accepts, plain
 from pipelines.storage.columns import arrow_type, describe_type, require_column
-from pipelines.storage.common_types import plain_column
+from pipelines.storage.exact_casts import plain_column, rounded_integer, with_values
 from recsys_attn.schema import Feature, Numeric, Schema, is_listed
 
 LABEL_ADVICE = (
@@ -100,19 +101,7 @@ def _cast_feature(
         return column.cast(kind)
     if column.type == kind and feature.dtype != "float32":
         return column
-    chunks = [_cast_list(chunk, feature, where) for chunk in column.chunks]
-    return pa.chunked_array(chunks, type=kind)
-
-
-def _cast_list(chunk: pa.Array, feature: Feature, where: str) -> pa.Array:
-    chunk = pa.concat_arrays([chunk])  # drops a slice's offset, which `values` would ignore
-    values = pa.chunked_array([chunk.flatten()])
-    flat = _cast(values, feature, where, None).combine_chunks()
-    lengths = pc.fill_null(pc.list_value_length(chunk), 0)
-    offsets = pa.concat_arrays(
-        [pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast("int32")]
-    )
-    return pa.ListArray.from_arrays(offsets, flat, mask=pc.is_null(chunk))
+    return with_values(column, lambda flat: _cast(flat, feature, where, None), kind.value_type)
 
 
 def _cast(
@@ -144,24 +133,13 @@ def _check_not_rounded(
     column: pa.ChunkedArray, name: str, where: str, first_row: int | None
 ) -> None:
     """Raises an error for floats to which more than one integer is rounded."""
-    digits = 24 if pa.types.is_float32(column.type) else 53
-    index = pc.index(pc.less(pc.abs(column), 2.0**digits), False).as_py()
+    index = rounded_integer(column)
     if index >= 0:
         row = "" if first_row is None else f" in row {first_row + index}"
         raise PipelineError(
             f"{where}: column {name!r}: expected int64, received {column[index].as_py()}{row}, a "
             f"{column.type} to which several integers are rounded; store the ids as integers."
         )
-
-
-def is_number(kind: pa.DataType) -> bool:
-    """Whether values of the type count as numbers."""
-    return (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_decimal(kind)
-    )
 
 
 def is_one(column: pa.ChunkedArray) -> np.ndarray:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.source import Columns, Source, SourceFile
+from pipelines.storage.columns import by_name
 from pipelines.storage.common_types import CommonTypes
 from recsys_attn.schema import Feature, Schema
 
@@ -35,11 +36,6 @@ def with_common_columns(
     )
 
 
-def by_name(schema: Schema | None) -> dict[str, Feature]:
-    """The features by column."""
-    return {feature.name: feature for feature in (schema.features if schema else ())}
-
-
 def common_files(
     files: Sequence[SourceFile], features: Mapping[str, Feature], needed: Collection[str]
 ) -> list[SourceFile]:
@@ -48,8 +44,8 @@ def common_files(
     Args:
         files: The files.
         features: The features by column, whose types count where files differ.
-        needed: Columns that are read. Of others, those remain that all files have and whose
-            types fit together.
+        needed: Columns that are read. Of others, those remain that all files have, with one type:
+            no value of theirs may stop the work.
 
     Raises:
         PipelineError: The types of a needed column do not fit together.
@@ -57,7 +53,7 @@ def common_files(
     schemas = [(file.where, schema) for file in files if (schema := file.schema) is not None]
     types = CommonTypes.of(schemas, features)
     types.check(name for name in types.names if name in needed)
-    shared = set(types.schema.names).intersection(*(schema.names for _, schema in schemas))
+    shared = set(types.of_one_type).intersection(*(schema.names for _, schema in schemas))
     names = [name for name in types.names if name in shared or name in needed]
     return [_read_as(file, types, names) for file in files]
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from pipelines.common.arrow_kinds import is_number
 from pipelines.common.errors import PipelineError
 from pipelines.common.missing import with_nulls
 from pipelines.common.times import check_time_type, ticks_per_second, to_ticks
-from pipelines.ingest.checks import LABEL_ADVICE, is_number, is_one
+from pipelines.ingest.checks import LABEL_ADVICE, is_one
 from pipelines.ingest.data_options import HistoryOptions
 from pipelines.ingest.source import CHUNK_ROWS
 from pipelines.storage.columns import require_column

@@ -31,7 +31,6 @@ from pipelines.ingest.simulate.source import read as read_simulated
 from pipelines.ingest.source import SOURCES, SPLITS, Columns, Source, SourceFile
 from pipelines.ingest.split_summary import SplitSummary
 from pipelines.ingest.splitter import Splitter, read_chunks
-from pipelines.ingest.time_columns import with_common_times
 from pipelines.ingest.writer import SplitWriter
 from pipelines.items import ItemTable
 from pipelines.storage.filesystem import shown
@@ -189,7 +188,7 @@ def _source(
     else:
         source = _READERS.get(options.source, read_own)(options)
     if options.source in ("csv", "parquet") or options.source in SOURCES:
-        source = with_common_columns(with_common_times(source, options), options, schema, named)
+        source = with_common_columns(source, options, schema, named)
     return dataclasses.replace(source, request=options.request or source.request)
 
 

@@ -13,11 +13,11 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.missing import is_missing, with_nulls
 from pipelines.ingest import tables
 from pipelines.ingest.checks import check_table
-from pipelines.ingest.common_schema import by_name, common_files
+from pipelines.ingest.common_schema import common_files
 from pipelines.ingest.data_options import ItemOptions
 from pipelines.ingest.source import Columns, Source, SourceFile
 from pipelines.items import ItemTable
-from pipelines.storage.columns import require_column
+from pipelines.storage.columns import by_name, require_column
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Storage, Where
 from recsys_attn.schema import Categorical, Schema

@@ -11,18 +11,15 @@ import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
 from pipelines.ingest.checks import LABEL_ADVICE
-from pipelines.ingest.common_schema import by_name
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.delimited import delimited_file
 from pipelines.ingest.source import ALL, CHUNK_ROWS, SPLITS, Columns, Source, SourceFile
-from pipelines.storage.column_types import plain
-from pipelines.storage.columns import describe_type
-from pipelines.storage.common_types import plain_column
+from pipelines.storage.columns import by_name, check_names
 from pipelines.storage.dataset import stored_rows
 from pipelines.storage.filesystem import CSV, Storage
-from pipelines.storage.footers import Footers, check_names
+from pipelines.storage.footers import Footers
 from pipelines.storage.partitions import partition_types, with_partitions
-from recsys_attn.schema import Schema
+from recsys_attn.schema import Schema, is_listed
 
 LIST_SEPARATOR = "|"  # between the values of a list in a CSV cell
 
@@ -51,15 +48,13 @@ def _stored_file(footers: Footers, number: int, has_rows: bool) -> SourceFile:
     schema = footers.schemas[footers.schema[number]]
 
     def header() -> pa.Schema | None:
-        kinds = {field.name: plain(field.type) for field in schema}
-        return pa.schema(kinds) if has_rows else None
+        return schema if has_rows else None
 
     def read(columns: Columns) -> Iterator[pa.Table]:
         names = schema.names
         if columns is not None and columns <= set(names):
             names = sorted(columns)  # else all: the error for a missing one lists them
-        for table in stored_rows(footers, number, names, CHUNK_ROWS):
-            yield pa.table({name: plain_column(table[name]) for name in names})
+        yield from stored_rows(footers, number, names, CHUNK_ROWS)
 
     return SourceFile(footers.file_name(number), read, header)
 
@@ -91,7 +86,7 @@ def _csv_file(
     types: dict[str, pa.DataType] = {}
     lists: dict[str, pa.DataType] = {}
     for feature in schema.features if schema else ():
-        if describe_type(feature).startswith("list"):
+        if is_listed(feature):
             lists[feature.name] = arrow[feature.dtype]
             types[feature.name] = pa.string()
         else:

@@ -6,6 +6,7 @@ import dataclasses
 
 import pyarrow as pa
 
+from pipelines.common.arrow_kinds import is_text
 from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
 from pipelines.ingest.events.options import AGE
@@ -39,7 +40,7 @@ def _raw_type(name: str, kind: pa.DataType) -> RawType:
     values = kind.value_type
     if pa.types.is_integer(values):
         return "int64"
-    if pa.types.is_string(values) or pa.types.is_large_string(values):
+    if is_text(values):
         return "string"
     raise PipelineError(
         f"Column {name!r}: expected strings or integers, which become ids. Received: {values}."

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.common.arrow_kinds import is_list
 from pipelines.common.artifacts import atomic_file
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
@@ -19,7 +20,6 @@ from pipelines.ingest.checks import check_table
 from pipelines.ingest.column_checks import check_made
 from pipelines.ingest.context import check_context
 from pipelines.scoring.scorer import Scorer
-from pipelines.storage.column_types import is_list
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.filesystem import Storage, Where
 from pipelines.storage.footers import Footers

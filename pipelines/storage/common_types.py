@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from pipelines.common.arrow_kinds import is_list, of_values
 from pipelines.common.errors import PipelineError
+from pipelines.common.times import common_time_type
 from pipelines.storage.column_types import accepts, plain
 from pipelines.storage.columns import arrow_type, describe_type
+from pipelines.storage.exact_casts import cast_exactly, plain_column
 from pipelines.storage.texts import check_utf8
 from recsys_attn.schema import Feature, is_listed
 
@@ -52,26 +53,35 @@ class CommonTypes:
             schemas: The name and the schema of each file, or of one file for each schema.
             features: The features by column.
         """
-        found: dict[str, list[StoredType]] = {}
+        stored: dict[str, list[StoredType]] = {}
         for where, schema in schemas:
             for field in schema:
-                of_column, kind = found.setdefault(field.name, []), plain(field.type)
-                if all(kind != each.kind for each in of_column):
-                    of_column.append(StoredType(kind, where))
+                differing, kind = stored.setdefault(field.name, []), plain(field.type)
+                if all(kind != other.kind for other in differing):
+                    differing.append(StoredType(kind, where))
         types: dict[str, pa.DataType] = {}
         conflicts: dict[str, str] = {}
-        for name, of_column in found.items():
-            result = _common(name, of_column, features.get(name))
+        for name, differing in stored.items():
+            result = _common(name, differing, features.get(name))
             if isinstance(result, str):
                 conflicts[name] = result
             else:
                 types[name] = result
-        return cls(pa.schema(types), conflicts, found)
+        return cls(pa.schema(types), conflicts, stored)
 
     @property
     def names(self) -> list[str]:
         """All columns."""
         return [*self.schema.names, *self.conflicts]
+
+    @property
+    def of_one_type(self) -> list[str]:
+        """The columns that have the same type in all files where they have values."""
+        return [
+            name
+            for name, stored in self.stored.items()
+            if sum(not pa.types.is_null(one.kind) for one in stored) <= 1
+        ]
 
     def check(self, names: Iterable[str]) -> None:
         """Raises the error for the first of these columns whose types do not fit together."""
@@ -115,9 +125,9 @@ class CommonTypes:
         try:
             values = plain_column(column)
             check_utf8(values, name, where, first_row, becomes_text)
-            return values if values.type == kind else _cast_exactly(values, kind)
+            return values if values.type == kind else cast_exactly(values, kind)
         except pa.ArrowException as error:
-            others = [each for each in self.stored[name] if each.kind != plain(column.type)]
+            others = [one for one in self.stored[name] if one.kind != plain(column.type)]
             beside = f", and {others[0].where} has {others[0].kind}" if others else ""
             raise PipelineError(
                 f"{where}: column {name!r} has {column.type}{beside}; as {kind}, a value would "
@@ -127,38 +137,16 @@ class CommonTypes:
 
 def _is_encoded(kind: pa.DataType) -> bool:
     """Whether it is a dictionary of texts, or lists of them."""
-    kind = kind.value_type if pa.types.is_list(kind) else kind
-    return bool(pa.types.is_dictionary(kind) and kind.value_type == pa.string())
+    values = of_values(kind)
+    return bool(pa.types.is_dictionary(values) and values.value_type == pa.string())
 
 
-def plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column in its plain type."""
-    if pa.types.is_dictionary(column.type):  # a cast would check texts, and not say where
-        chunks = [chunk.dictionary_decode() for chunk in column.chunks]
-        column = pa.chunked_array(chunks, column.type.value_type)
-    kind = plain(column.type)
-    if column.type == kind:
-        return column
-    if pa.types.is_list_view(column.type) or pa.types.is_large_list_view(column.type):
-        return pa.chunked_array([_list_of_view(chunk) for chunk in column.chunks], kind)
-    return column.cast(kind)
-
-
-def _list_of_view(chunk: pa.Array) -> pa.Array:
-    """Lists of a view of lists, which Arrow's cast of pyarrow 26 gives wrong offsets."""
-    lengths = pc.fill_null(pc.list_value_length(chunk), 0).to_numpy(zero_copy_only=False)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    values = plain_column(pa.chunked_array([chunk.flatten()])).combine_chunks()
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, mask=chunk.is_null())
-
-
-def _common(name: str, found: list[StoredType], feature: Feature | None) -> pa.DataType | str:
+def _common(name: str, stored: list[StoredType], feature: Feature | None) -> pa.DataType | str:
     """The type of a column, or the error."""
-    known = [each for each in found if not pa.types.is_null(each.kind)] or found[:1]
-    differ = len(known) > 1 or pa.types.is_null(known[0].kind)
-    if feature is not None and (differ or _holds_bytes(known[0].kind)):
-        return _of_feature(name, known, feature)
+    known = [one for one in stored if not pa.types.is_null(one.kind)] or stored[:1]
     first, common = known[0], known[0].kind
+    if feature is not None and (len(known) > 1 or _must_change(common)):
+        return _of_feature(name, known, feature)
     for other in known[1:]:
         promoted = _promoted(common, other.kind)
         if promoted is None:
@@ -167,22 +155,31 @@ def _common(name: str, found: list[StoredType], feature: Feature | None) -> pa.D
                 f"received {other.kind}; give all files one type."
             )
         common = promoted
-    return common
+    return _widened(common)
 
 
-def _holds_bytes(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind.value_type if pa.types.is_list(kind) else kind)
+def _must_change(kind: pa.DataType) -> bool:
+    """Whether a feature never has a column of this type, but of another."""
+    values = of_values(kind)
+    return pa.types.is_null(kind) or pa.types.is_binary(values) or pa.types.is_float16(values)
 
 
-def _of_feature(name: str, found: list[StoredType], feature: Feature) -> pa.DataType | str:
+def _widened(kind: pa.DataType) -> pa.DataType:
+    """The type without half floats, for which Arrow has few functions."""
+    if is_list(kind):
+        return pa.list_(_widened(kind.value_type))
+    return pa.float32() if pa.types.is_float16(kind) else kind
+
+
+def _of_feature(name: str, known: list[StoredType], feature: Feature) -> pa.DataType | str:
     listed = is_listed(feature)
-    for number, each in enumerate(found):
-        if not accepts(feature.dtype, each.kind, listed):
-            other = found[number - 1]
-            beside = f" {other.where} has {other.kind}." if len(found) > 1 else ""
+    for number, one in enumerate(known):
+        if not accepts(feature.dtype, one.kind, listed):
+            other = known[number - 1]
+            beside = f" {other.where} has {other.kind}." if len(known) > 1 else ""
             return (
-                f"{each.where}: column {name!r}: expected {describe_type(feature)}, received "
-                f"{each.kind}.{beside}"
+                f"{one.where}: column {name!r}: expected {describe_type(feature)}, received "
+                f"{one.kind}.{beside}"
             )
     if feature.dtype == "float32":  # a number of any size may be rounded to it
         return pa.list_(pa.float64()) if listed else pa.float64()
@@ -191,6 +188,8 @@ def _of_feature(name: str, found: list[StoredType], feature: Feature) -> pa.Data
 
 def _promoted(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """The type that holds the values of both, if there is one."""
+    if all(pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in (one, other)):
+        return common_time_type(one, other)
     one, other = _alike(one, other), _alike(other, one)
     try:
         schemas = [pa.schema([("x", kind)]) for kind in (one, other)]
@@ -206,22 +205,6 @@ def _alike(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
         return pa.decimal128(20)  # Arrow's own choice is too short for an integer
     if pa.types.is_boolean(kind) and not pa.types.is_boolean(other):
         return pa.int8()
-    if pa.types.is_timestamp(other) and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
-        unit, zone = getattr(kind, "unit", "s"), getattr(kind, "tz", None)
-        return pa.timestamp(unit, zone if zone == other.tz else "UTC")  # as all times without one
     if pa.types.is_binary(kind) and pa.types.is_string(other):
         return pa.string()
     return kind
-
-
-def _cast_exactly(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """A cast that raises an `ArrowException` where it would change a value."""
-    if pa.types.is_boolean(column.type) and not pa.types.is_integer(kind):
-        column = column.cast(pa.int8())
-    if pa.types.is_date(column.type) and pa.types.is_timestamp(kind):
-        column = column.cast(pa.timestamp(kind.unit))
-    found = column.cast(kind)
-    loses = pa.types.is_decimal(column.type) and pa.types.is_floating(kind)
-    if loses and not pc.all(pc.equal(found.cast(column.type), column), min_count=0).as_py():
-        raise pa.ArrowInvalid("a decimal has more digits than a float holds")
-    return found

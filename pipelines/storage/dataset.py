@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from pipelines.common.errors import PipelineError
-from pipelines.storage.columns import require_column
+from pipelines.storage.columns import by_name, require_column
 from pipelines.storage.filesystem import Storage, Where
 from pipelines.storage.footers import Footers
 from pipelines.storage.partitions import with_partitions
@@ -44,9 +44,7 @@ class DataSplit:
     @cached_property
     def footers(self) -> Footers:
         """The footers of the files, read once."""
-        features = self.features.features if self.features else ()
-        storage = Storage.of(self.folder, self.filesystem)
-        return Footers.read(storage, {feature.name: feature for feature in features})
+        return Footers.read(Storage.of(self.folder, self.filesystem), by_name(self.features))
 
     @property
     def name(self) -> str:
@@ -124,13 +122,13 @@ class Reader:
         with _readable(footers, file, self._columns):
             opened = self._file(file)
             stored = _stored(opened, self._columns)
-            # One by one: Arrow cannot read lists of dictionaries from several row groups at once.
             indices = footers.index[numbers].tolist()
+            # One by one: Arrow cannot read lists of dictionaries from several row groups at once.
             table = pa.concat_tables([opened.read_row_group(i, stored) for i in indices])
             if table.num_rows != rows.sum():
                 raise pa.ArrowInvalid(f"{rows.sum()} rows expected, {table.num_rows} found")
         first_row = int(footers.first_row[numbers[0]])
-        table = _with_partitions(footers, file, table, self._columns)
+        table = _columns(footers, file, table, self._columns)
         where = footers.file_name(file)
         return RowGroups(footers.types.read(table, where, first_row, self._encoded), rows)
 
@@ -183,11 +181,10 @@ def stored_rows(
         pq.ParquetFile(source, page_checksum_verification=True) as file,
     ):
         stored = _stored(file, columns)
-        # One by one: Arrow cannot read lists of dictionaries from several row groups at once.
-        for group in range(file.num_row_groups):
+        for group in range(file.num_row_groups):  # one by one, as above
             for batch in file.iter_batches(at_once, [group], stored):
                 table = pa.Table.from_batches([batch])
-                yield _with_partitions(footers, number, table, columns)
+                yield _columns(footers, number, table, columns)
 
 
 @contextmanager
@@ -211,23 +208,22 @@ def _unreadable(footers: Footers, number: int, columns: Sequence[str]) -> str:
     for name in columns:
         try:
             with footers.storage.open(relative) as source, pq.ParquetFile(source) as file:
+                stored = [name] if name in file.schema_arrow.names else []
                 for group in range(file.num_row_groups):
-                    file.read_row_group(group, _stored(file, [name]))
+                    file.read_row_group(group, stored)
         except (pa.ArrowException, OSError):
             return f": column {name!r}"
     return ""
 
 
 def _stored(file: pq.ParquetFile, columns: Iterable[str]) -> list[str]:
-    """Those columns that are in the file itself."""
-    names = set(file.schema_arrow.names)
-    return [name for name in columns if name in names]
+    """Those columns that are in the file itself; if all are its folders', any, for its rows."""
+    names = file.schema_arrow.names
+    return [name for name in columns if name in names] or names[:1]
 
 
-def _with_partitions(
-    footers: Footers, number: int, table: pa.Table, columns: Sequence[str]
-) -> pa.Table:
-    """Columns of a file, in order, with those that its folders give."""
+def _columns(footers: Footers, number: int, table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The columns in order, those that the file's folders give among them."""
     schema, where = footers.schemas[footers.schema[number]], footers.file_name(number)
     for name in columns:
         require_column(schema.names, name, "of the data", where)

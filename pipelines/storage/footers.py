@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.common.errors import PipelineError
-from pipelines.storage.columns import require_column
+from pipelines.storage.columns import check_names, require_column
 from pipelines.storage.common_types import CommonTypes
 from pipelines.storage.filesystem import Storage
 from pipelines.storage.partitions import partition_types, partition_values
@@ -80,7 +80,7 @@ class Footers:
                 modified.append(file.modified)
                 digests.append(file.digest)
                 groups.append(_row_groups(number, file.rows))
-                schema = _with_partitions(file.schema, names[number], partitions)
+                schema = _add_folder_columns(file.schema, names[number], partitions)
                 numbers.append(_number(schema, schemas))
                 if file.rows.any():
                     first_with_rows.setdefault(numbers[-1], storage.file_name(names[number]))
@@ -180,13 +180,6 @@ def _read(storage: Storage, relative: str) -> _Footer:
     return _Footer(size, modified, digest, np.array(rows, np.int64), schema)
 
 
-def check_names(names: Sequence[str], where: str) -> None:
-    """Raises an error if two columns have one name."""
-    twice = next((name for k, name in enumerate(names) if name in names[:k]), None)
-    if twice is not None:
-        raise PipelineError(f"{where}: has two columns {twice!r}; rename or remove one of them.")
-
-
 def _number(schema: pa.Schema, schemas: list[pa.Schema]) -> int:
     """The number of a schema among the distinct ones, to which it is added."""
     for number, other in enumerate(schemas):
@@ -196,7 +189,7 @@ def _number(schema: pa.Schema, schemas: list[pa.Schema]) -> int:
     return len(schemas) - 1
 
 
-def _with_partitions(
+def _add_folder_columns(
     schema: pa.Schema, relative: str, partitions: Mapping[str, pa.DataType]
 ) -> pa.Schema:
     """A file's columns and those that its folders give; a column of the file itself counts."""

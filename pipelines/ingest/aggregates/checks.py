@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from pipelines.common.arrow_kinds import is_number
 from pipelines.common.errors import PipelineError
 from pipelines.common.times import check_time_type, ticks_per_second
 from pipelines.ingest.aggregates.options import AggregateOptions
-from pipelines.ingest.checks import LABEL_ADVICE, is_number
+from pipelines.ingest.checks import LABEL_ADVICE
 from pipelines.storage.columns import require_column
 
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from pipelines.common.arrow_kinds import is_bytes, is_text
 from pipelines.common.errors import PipelineError
 from pipelines.common.missing import is_missing
-from pipelines.common.times import as_time_type, check_time_type, ticks_per_second, to_ticks
+from pipelines.common.times import check_time_type, ticks_per_second, to_ticks
 from pipelines.ingest import tables
 from pipelines.ingest.common_schema import common_files
 from pipelines.ingest.datasets import movielens
 from pipelines.ingest.datasets.download import source_folder
 from pipelines.ingest.events.options import EventOptions
 from pipelines.ingest.source import SourceFile
-from pipelines.ingest.time_columns import common_type
-from pipelines.storage.column_types import accepts
-from pipelines.storage.columns import require_column
+from pipelines.storage.column_types import accepts, plain
+from pipelines.storage.columns import arrow_type, require_column
+from pipelines.storage.exact_casts import cast_exactly
 from recsys_attn.schema import Categorical
 
 BLOCK = 1 << 20  # events at a time
@@ -44,30 +45,26 @@ class EventLog:
     Args:
         options: The `[data]` table.
 
+    Attributes:
+        time_type: The type of the times over all files.
+
     Raises:
         PipelineError: There are no files, or a column of a file is missing or of a wrong type.
     """
 
     def __init__(self, options: EventOptions) -> None:
         self._options = options
-        self._files = _files(options)
-        self._types = self._checked_types()
-        features = {
-            name: Categorical(name, dtype="string" if _is_text(kind) else "int64")
-            for name, kind in self._types.items()
-            if name != options.time
-        }
-        self._files = common_files(self._files, features, options.named)
+        files = _files(options)
+        ids = _checked_ids(files, options)
+        self._files = common_files(files, ids, options.named)
+        header = next((file.schema for file in self._files if file.schema is not None), None)
+        self._types = {name: arrow_type(feature.dtype) for name, feature in ids.items()}
+        self.time_type = pa.null() if header is None else header.field(options.time).type
 
     @property
     def where(self) -> str:
         """The name of the first file."""
         return self._files[0].where
-
-    @property
-    def time_type(self) -> pa.DataType:
-        """The type of the times over all files."""
-        return self._types[self._options.time]
 
     @property
     def second(self) -> int:
@@ -97,36 +94,14 @@ class EventLog:
         count = int(missing.sum())
         return Block(table.filter(pa.array(~missing)) if count else table, count)
 
-    def _checked_types(self) -> dict[str, pa.DataType]:
-        """The type of each column over all files, from their headers."""
-        roles, time = _roles(self._options), self._options.time
-        kinds: dict[str, dict[str, pa.DataType]] = {name: {} for name in roles}
-        for file in self._files:
-            columns = file.schema
-            if columns is None:
-                continue
-            for name, key in roles.items():
-                require_column(columns.names, name, key, file.where)
-                kind = columns.field(name).type
-                _check_type(key, name, kind, file.where)
-                kinds[name][file.where] = kind if name == time else _wide(kind)
-        if not kinds[time]:
-            return {}
-        found = {name: _only(of, name) for name, of in kinds.items() if name != time}
-        return found | {time: common_type(kinds[time], time, roles[time])}
-
     def _typed(self, table: pa.Table, where: str) -> pa.Table:
-        time, key = self._options.time, "data.time"
-        columns = {
-            name: self._cast(table[name], name, where) for name in self._types if name != time
-        }
-        times = as_time_type(table[time], self.time_type, time, key, where)
-        columns[time] = pa.chunked_array([_times(times, time, where)])
-        return pa.table({name: columns[name] for name in self._types})
+        time = self._options.time
+        ids = {name: self._id(table[name], name, where) for name in self._types}
+        return pa.table({**ids, time: _times(table[time], time, where)})
 
-    def _cast(self, column: pa.ChunkedArray, name: str, where: str) -> pa.ChunkedArray:
+    def _id(self, column: pa.ChunkedArray, name: str, where: str) -> pa.ChunkedArray:
         try:
-            return column.cast(self._types[name])
+            return cast_exactly(column, self._types[name])
         except pa.ArrowInvalid as error:
             if not pa.types.is_integer(column.type):
                 key = _roles(self._options)[name]
@@ -152,6 +127,22 @@ def _roles(options: EventOptions) -> dict[str, str]:
     return roles | dict.fromkeys(options.columns, "data.columns")
 
 
+def _checked_ids(files: Sequence[SourceFile], options: EventOptions) -> dict[str, Categorical]:
+    """The columns of ids, by the headers of all files: texts or integers as in the first one."""
+    ids: dict[str, Categorical] = {}
+    for file in files:
+        columns = file.schema
+        for name, key in _roles(options).items() if columns is not None else ():
+            require_column(columns.names, name, key, file.where)
+            kind = plain(columns.field(name).type)
+            _check_type(key, name, kind, file.where)
+            if name != options.time and not (name in ids or pa.types.is_null(kind)):
+                is_integer = accepts("int64", kind)
+                ids[name] = Categorical(name, dtype="int64" if is_integer else "string")
+    unknown = [name for name in options.named if name != options.time and name not in ids]
+    return ids | {name: Categorical(name, dtype="int64") for name in unknown}
+
+
 def _check_type(key: str, name: str, kind: pa.DataType, where: str) -> None:
     if pa.types.is_nested(kind):
         raise PipelineError(
@@ -160,7 +151,7 @@ def _check_type(key: str, name: str, kind: pa.DataType, where: str) -> None:
         )
     if key == "data.time":
         check_time_type(kind, name, key, where)
-    elif not (pa.types.is_null(kind) or accepts("int64", kind) or _is_text(kind)):
+    elif not (accepts("int64", kind) or is_text(kind) or is_bytes(kind)):
         raise _no_ids(name, key, kind, where)
 
 
@@ -191,27 +182,3 @@ def _no_ids(name: str, key: str, kind: pa.DataType, where: str) -> PipelineError
         f"{where}: column {name!r} ({key}): expected ids, which are integers or strings. "
         f"Received: {kind}. Convert the column, or cut its numbers into ranges."
     )
-
-
-def _wide(kind: pa.DataType) -> pa.DataType:
-    """The type that a column of ids has in the sequences."""
-    if pa.types.is_null(kind):
-        return kind
-    return pa.string() if _is_text(kind) else pa.int64()
-
-
-def _only(kinds: Mapping[str, pa.DataType], name: str) -> pa.DataType:
-    """The type that a column of ids has in all files with ids."""
-    known = {where: kind for where, kind in kinds.items() if not pa.types.is_null(kind)}
-    for where, kind in known.items():
-        first = next(iter(known))
-        if kind != known[first]:
-            raise PipelineError(
-                f"{where}: column {name!r}: expected {known[first]} as in {first}. "
-                f"Received: {kind}. Give all files one type."
-            )
-    return next(iter(known.values()), pa.int64())
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))

@@ -140,6 +140,6 @@ def test_events_of_files_with_other_units_are_in_one_order(tmp_path):
 def test_numbers_and_dates_in_two_files_name_both(tmp_path):
     write_parquet(tmp_path / "in" / "a.parquet", **_columns(FORMS["seconds"]))
     write_parquet(tmp_path / "in" / "b.parquet", **_columns(FORMS["s"]))
-    message = r"b\.parquet: column 'at' .*like the int64 of .*a\.parquet\. Received: timestamp"
+    message = r"b\.parquet: column 'at': expected int64 as in .*a\.parquet, received timestamp"
     with pytest.raises(PipelineError, match=message):
         run(tmp_path / "out", source="parquet", path=str(tmp_path / "in"), histories=[SEEN])
