@@ -51,7 +51,7 @@ class EvaluatedRows(NamedTuple):
         named = {*options.ceiling.values(), *options.baselines.values(), *filter(None, [group])}
         _check_columns(split, named | divided)
         extras, requests = _extra_columns(split, sorted(named | divided), request, divided)
-        groups = None if group is None else _codes(extras[group])
+        groups = None if group is None else group_numbers(extras[group])
         cuts = cut_all(options.segmentations, extras)
         slices = [cut(name, extras[name]) for name in searched]
         return cls(extras, requests, request is not None, group, groups, cuts, slices)
@@ -99,7 +99,7 @@ def _with_lengths(table: pa.Table, names: Collection[str]) -> pa.Table:
     return table
 
 
-def _codes(column: pa.Array) -> np.ndarray:
-    """Groups as numbers; NaN for rows without a group."""
+def group_numbers(column: pa.Array) -> np.ndarray:
+    """The number of each row's group; NaN without one."""
     codes = with_nulls(column).dictionary_encode().indices
     return codes.cast(pa.float64()).to_numpy(zero_copy_only=False)

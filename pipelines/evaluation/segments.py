@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pipelines.common.missing import is_missing
 from pipelines.metrics.segments import SegmentMetrics
+from pipelines.storage.columns import shown_value
 
 MISSING, OTHER = "(missing)", "(other)"
 VALUES = 12  # a number with more is cut
@@ -156,7 +157,7 @@ def _most_common(
 def _text(value: pa.Scalar, digits: int | None = None) -> str:
     """A value as text; of a number with a fraction, its first digits or all."""
     if not pa.types.is_floating(value.type):
-        return str(value.cast(pa.string()) if pa.types.is_temporal(value.type) else value.as_py())
+        return shown_value(value) if pa.types.is_temporal(value.type) else str(value.as_py())
     if digits is not None:
         return f"{value.as_py():.{digits}g}"
     number = value.as_py()

@@ -102,10 +102,10 @@ def raw_tensor(values: pa.Array) -> tf.Tensor:
     """Values as a client sends them, with missing values in place of nulls."""
     if pa.types.is_string(values.type):
         return tf.constant(values.fill_null("").cast(pa.binary()).to_pylist(), tf.string)
-    return tf.constant(raw_values(values))
+    return tf.constant(raw_numbers(values))
 
 
-def raw_values(numbers: pa.Array) -> np.ndarray:
+def raw_numbers(numbers: pa.Array) -> np.ndarray:
     """Numbers as a client sends them; a view if none is missing."""
     if pa.types.is_integer(numbers.type) and numbers.null_count:
         numbers = numbers.fill_null(MISSING_INT)

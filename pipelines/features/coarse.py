@@ -22,19 +22,19 @@ def coarse_features(schema: Schema, split: DataSplit) -> list[str]:
         schema: The features.
         split: The split that they are fitted on.
     """
-    bounds = {f.name: (np.inf, -np.inf) for f in owners(schema) if f.dtype == "float32"}
-    left, footers = [f for f in owners(schema) if f.name in bounds], split.footers
-    for number in range(len(footers)):
-        if not left:
-            break
-        with Reader(footers, [feature.name for feature in left]) as reader:
+    left = [feature for feature in owners(schema) if feature.dtype == "float32"]
+    bounds = {feature.name: (np.inf, -np.inf) for feature in left}
+    with Reader(split.footers, list(bounds)) as reader:
+        for number in range(len(split.footers)):
+            if not left:
+                break
             table = reader.read([number])
-        for feature in left:
-            values = raw_values(feature, table).drop_null().to_numpy(zero_copy_only=False)
-            low, high = bounds[feature.name]
-            low, high = values.min(initial=low), values.max(initial=high)
-            bounds[feature.name] = float(low), float(high)
-        left = [feature for feature in left if _apart(*bounds[feature.name]) <= _FEW]
+            for feature in left:
+                values = raw_values(feature, table).drop_null().to_numpy(zero_copy_only=False)
+                low, high = bounds[feature.name]
+                low, high = values.min(initial=low), values.max(initial=high)
+                bounds[feature.name] = float(low), float(high)
+            left = [feature for feature in left if _apart(*bounds[feature.name]) <= _FEW]
     return [
         _warning(feature.name, *bounds[feature.name])
         for feature in left

@@ -16,7 +16,7 @@ from pipelines.features.base import (
     GraphFunction,
     apply_distinct,
     apply_graph,
-    raw_values,
+    raw_numbers,
 )
 from recsys_attn.schema import PADDING_ID, RESERVED_IDS, UNKNOWN_ID
 
@@ -68,7 +68,7 @@ class _Dense:
         self._ids[numbers - self._before] = np.arange(len(numbers)) + RESERVED_IDS
 
     def __call__(self, values: pa.Array) -> np.ndarray:
-        numbers = raw_values(values)
+        numbers = raw_numbers(values)
         ids = self._ids.take(numbers - self._before, mode="clip")
         if len(numbers) and numbers.min() == MISSING_INT:
             ids[numbers == MISSING_INT] = PADDING_ID

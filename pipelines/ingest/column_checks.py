@@ -18,7 +18,6 @@ from recsys_attn.schema import Schema
 
 # Their columns may hold anything, those of segments lists too; others of `evaluation`, numbers.
 GROUP, SEGMENTS = "evaluation.group", "evaluation.segments"
-_LISTS = ("list", "large_list", "fixed_size_list")
 
 
 def check_columns(
@@ -59,6 +58,8 @@ def _check_file(
     ):
         if column is not None:
             require_column(columns.names, column, key, where)
+            if key == "data.request" or options.split.by != "column":  # else its own error
+                check_nesting(key, column, str(columns.field(column).type), where)
     empty = columns.empty_table()
     for name in options.made:
         empty = empty.append_column(name, pa.nulls(0))
@@ -99,20 +100,20 @@ def check_made(made: Sequence[str], schema: Schema, names: Collection[str], wher
 
 
 def check_nesting(key: str, name: str, kind: str, where: str) -> None:
-    """Checks that a column that `evaluation` names has one value per row; for segments, or a list.
+    """Checks that a column that a key names has one value per row; for segments, or a list.
 
     Args:
         key: The key that names the column.
         name: The column.
-        kind: Its Arrow type, as text.
+        kind: Its plain Arrow type, as text.
         where: The file or the folder.
 
     Raises:
         PipelineError: It has not.
     """
     outer, for_segments = kind.partition("<")[0], key.startswith(SEGMENTS)
-    if outer in ("struct", "map") or (outer in _LISTS and not for_segments):
-        held = "lists" if outer in _LISTS else "tables"
+    if outer in ("struct", "map") or (outer == "list" and not for_segments):
+        held = "lists" if outer == "list" else "tables"
         raise PipelineError(
             f"{where}: column {name!r} ({key}) holds {held}; expected one value per row"
             f"{' or a list of them' if for_segments else ''}."

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
+from pipelines.common.missing import with_nulls
 from pipelines.storage.columns import shown_value
 from pipelines.storage.request_rows import run_starts
 from recsys_attn.schema import Feature, Schema, Sequence, is_listed
@@ -64,8 +65,7 @@ def _list_changes(column: pa.ListArray, rows: np.ndarray) -> np.ndarray:
 
 def _differ(values: pa.Array, others: pa.Array) -> np.ndarray:
     """Elementwise inequality; missing values are equal."""
-    if pa.types.is_string(values.type):
-        values, others = values.fill_null(""), others.fill_null("")  # both are missing
+    values, others = with_nulls(values), with_nulls(others)
     unequal = pc.fill_null(pc.not_equal(values, others), False)
     half = pc.xor(values.is_null(), others.is_null())
     return pc.or_(unequal, half).to_numpy(zero_copy_only=False)

@@ -194,7 +194,7 @@ def _source(
 
 def _with_histories(source: Source, options: DataOptions) -> Source:
     """The source with its history columns; loads all rows."""
-    tables: list[pa.Table] = []
+    loaded: list[pa.Table] = []
     parts: dict[str, list[SourceFile]] = {part: [] for part in source.parts}
     first = 0
     for part, files in source.parts.items():
@@ -210,14 +210,14 @@ def _with_histories(source: Source, options: DataOptions) -> Source:
                 return histories.chunks(first, last)
 
             parts[part].append(SourceFile(file.where, read))
-            tables += chunks
+            loaded += chunks
             first = last
-    if not tables:
+    if not loaded:
         raise _no_rows(options)
-    histories = Histories(pa.concat_tables(tables), options.histories, source.request)
+    histories = Histories(pa.concat_tables(loaded), options.histories, source.request)
     return dataclasses.replace(source, parts=parts)
 
 
 def _no_rows(options: DataOptions) -> PipelineError:
-    given = ", ".join(map(shown, options.places())) or options.source
-    return PipelineError(f"{given}: holds no rows; expected a file with rows.")
+    places = ", ".join(map(shown, options.places())) or options.source
+    return PipelineError(f"{places}: holds no rows; expected a file with rows.")

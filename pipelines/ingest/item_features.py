@@ -36,13 +36,14 @@ def read_items(options: ItemOptions, schema: Schema) -> ItemTable:
 def item_table(places: Sequence[Where], key: str, schema: Schema) -> ItemTable:
     """The item table of Parquet files, with the id and the candidate features that they have."""
     stored = [file for each in places for file in tables.parquet_files(Storage.of(each), schema)]
-    if not stored:
-        raise PipelineError("`data.items.path`: expected Parquet files. Found: none.")
     features = {name: f for name, f in by_name(schema).items() if f.side == "candidate"}
-    files = common_files(stored, features, features.keys())
-    parts = [_item_columns(file, key, schema) for file in files]
+    common = common_files(stored, features, features.keys())
+    files = [file for file in common if file.schema is not None]
+    if not files:
+        names = ", ".join(file.where for file in stored) or "`data.items.path`"
+        raise PipelineError(f"{names}: holds no items; expected a row for each item.")
     try:
-        table = pa.concat_tables([part for part in parts if part.num_rows] or parts[:1])
+        table = pa.concat_tables([_item_columns(file, key, schema) for file in files])
     except pa.ArrowException as error:
         raise PipelineError(
             f"{files[0].where}: the files of `data.items.path` do not all have the same features: "
@@ -53,10 +54,7 @@ def item_table(places: Sequence[Where], key: str, schema: Schema) -> ItemTable:
 
 
 def _item_columns(file: SourceFile, key: str, schema: Schema) -> pa.Table:
-    chunks = list(file.read(None))
-    if not chunks:
-        raise PipelineError(f"{file.where}: holds no items; expected a row for each item.")
-    table = pa.concat_tables(chunks)
+    table = pa.concat_tables(file.read(None))
     require_column(table.column_names, key, "data.items.key", file.where)
     names = [key] + [
         feature.name
@@ -65,8 +63,8 @@ def _item_columns(file: SourceFile, key: str, schema: Schema) -> pa.Table:
         and feature.name in table.column_names
         and feature.name != key
     ]
-    kept = Schema(tuple(schema[name] for name in names), schema.tasks)
-    return check_table(table.select(names), kept, file.where, labels=False)
+    item_schema = Schema(tuple(schema[name] for name in names), schema.tasks)
+    return check_table(table.select(names), item_schema, file.where, labels=False)
 
 
 def _check_ids(ids: pa.ChunkedArray, where: str) -> None:
@@ -140,10 +138,10 @@ def with_items(source: Source, items: ItemTable) -> Source:
 def _joined(file: SourceFile, items: ItemTable) -> SourceFile:
     def joined(table: pa.Table) -> pa.Table:
         require_column(table.column_names, items.key, "data.items.key", file.where)
-        both = [name for name in items.features if name in table.column_names]
-        if both:
+        repeated = [name for name in items.features if name in table.column_names]
+        if repeated:
             raise PipelineError(
-                f"{file.where}: the feature {both[0]!r} is in the rows and in the item table "
+                f"{file.where}: the feature {repeated[0]!r} is in the rows and in the item table "
                 "(data.items.path), which may disagree. Remove one of the columns, or rename "
                 "it and add a feature for it."
             )

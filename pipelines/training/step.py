@@ -130,8 +130,8 @@ class TrainStep:
         if self._teacher is not None:
             labels = self._teacher(inputs, labels)
         inputs = self._id_dropout(inputs, self._optimizer.iterations.value)
-        own = tf.reduce_sum(tf.cast(inputs[CANDIDATE_MASK], "float32"))
-        totals, candidates = self._global_counts(labels, own)
+        own_candidates = tf.reduce_sum(tf.cast(inputs[CANDIDATE_MASK], "float32"))
+        totals, candidates = self._global_counts(labels, own_candidates)
         embedding, tower = self._model.embedding, self._model.tower
         with tf.GradientTape(persistent=True) as tape:
             fields = embedding(inputs)
@@ -150,7 +150,7 @@ class TrainStep:
             by_shared = None if results.of_shared is None else self._sum(results.of_shared)
             self.task_weights.update(self._sum(results.of_tasks), by_shared)
         loss = tf.add_n([results.loss, *penalties, self._share(of_weights)])
-        return self._sum(tf.stack([loss, own, stop]))
+        return self._sum(tf.stack([loss, own_candidates, stop]))
 
     def _global_counts(
         self, labels: Blocks, candidates: tf.Tensor

@@ -14,12 +14,12 @@ from rich.console import Console
 
 from pipelines.common.artifacts import atomic_directory, versions
 from pipelines.common.errors import PipelineError
-from pipelines.common.missing import with_nulls
 from pipelines.common.progress import Progress
 from pipelines.distributions.reference import known_labels
 from pipelines.evaluation.evaluate import save_evaluation
 from pipelines.evaluation.importance import permutation_importance
 from pipelines.evaluation.pairs import number_of_passes, pair_interactions
+from pipelines.evaluation.rows import group_numbers
 from pipelines.metrics import task_metrics
 from pipelines.metrics.intervals import cluster_codes
 from pipelines.report.console import print_evaluation
@@ -75,7 +75,7 @@ class _Audit:
         """The predictions and the content of metrics.json."""
         columns = self._scored()
         requests, group = columns["request"], self.rows.group or self.rows.request
-        groups = None if group is None else _codes(columns["group"])
+        groups = None if group is None else group_numbers(columns["group"])
         clusters = requests.astype(float) if groups is None else groups
         schema, tasks = self.model.schema, {}
         labels = {task.name: columns[f"{task.name}/label"] for task in schema.tasks}
@@ -197,8 +197,3 @@ class _Audit:
             tables.append(table.filter(pa.array(kept[done : done + len(table)])))
             done += len(table)
         return kept, pa.concat_tables(tables).combine_chunks()
-
-
-def _codes(column: pa.Array) -> NDArray[np.float64]:
-    encoded = with_nulls(column).dictionary_encode().indices.cast(pa.float64())
-    return np.asarray(encoded.to_numpy(zero_copy_only=False))

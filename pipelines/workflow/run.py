@@ -199,7 +199,7 @@ class Run:
     def _check_files(self) -> None:
         """Raises the error for source files that changed after they were read.
 
-        Files on another machine, or that are all gone, are not asked for: the run has its rows.
+        Does nothing where the files cannot be listed, such as on another machine.
         """
         made = _manifest(self.path("ingest")).get("sources")
         try:

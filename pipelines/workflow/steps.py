@@ -324,9 +324,10 @@ class Steps:
         self.run.manifest("train")
         tasks = [task.name for task in self.experiment.tasks]
         progress = Progress(self.console)
-        made, features = self.experiment.data.made, self.experiment.schema_
-        given = source, target, tasks, self._load, self.request
-        return score(*given, progress, engine, made, features)
+        made, schema = self.experiment.data.made, self.experiment.schema_
+        return score(
+            source, target, tasks, self._load, self.request, progress, engine, made, schema
+        )
 
     def skew(self, options: SkewOptions) -> dict[str, Any]:
         """Writes and prints drift and skew of a prediction log against this run."""

@@ -31,7 +31,8 @@ def fitted(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     """
     if dtype.kind == "O":
         return _strings(values)
-    if values.dtype.kind not in _NUMBERS or values.dtype.isbuiltin != 1:
+    is_half = values.dtype == np.float16 and dtype.kind == "i"  # no ids, as bfloat16
+    if values.dtype.kind not in _NUMBERS or values.dtype.isbuiltin != 1 or is_half:
         raise Misfit(f"expected dtype {dtype.name}. Received: {_name(values)}")
     return _integers(values, dtype) if dtype.kind == "i" else _floats(values, dtype)
 

@@ -72,12 +72,12 @@ def whole(value: Any) -> int | None:
 
     Raises:
         ValueError: The number has a fraction, or is a float so large that it may be rounded.
-        TypeError: The value is no number.
+        TypeError: The value is no number, or a half float.
     """
     if isinstance(value, numbers.Integral | bool | np.bool_) and not _is_time(value):
         return int(value)
     is_number = isinstance(value, numbers.Real | decimal.Decimal)
-    if not is_number or _is_time(value):
+    if not is_number or _is_time(value) or isinstance(value, np.float16):  # too coarse for ids
         raise TypeError
     if value != value:
         return None

@@ -48,18 +48,18 @@ class Codes:
         ]
         place = np.zeros(table.num_rows, np.int64)  # among the pairs of this table
         present = np.ones(table.num_rows, bool)
-        for each in encoded:
-            present &= each.is_valid().to_numpy(zero_copy_only=False)
-            place = place * max(len(each.dictionary), 1) + each.indices.fill_null(0).to_numpy()
-        used, inverse = np.unique(place[present], return_inverse=True)
-        values = []
-        for each in reversed(encoded):
-            used, index = np.divmod(used, max(len(each.dictionary), 1))
-            values.append(_plain(each.dictionary.take(pa.array(index))))
+        for count, column in enumerate(encoded):
+            present &= column.is_valid().to_numpy(zero_copy_only=False)
+            if count > 1:  # the places of three columns may be more than an int64 holds
+                place = np.unique(place, return_inverse=True)[1]
+            place = place * max(len(column.dictionary), 1) + column.indices.fill_null(0).to_numpy()
+        _, first, inverse = np.unique(place[present], return_index=True, return_inverse=True)
+        rows = pa.array(np.flatnonzero(present)[first])
+        values = [_plain(column.dictionary.take(column.indices.take(rows))) for column in encoded]
         numbers = self._numbers
-        found = [numbers.setdefault(row, len(numbers)) for row in zip(*values[::-1], strict=True)]
+        of_rows = [numbers.setdefault(row, len(numbers)) for row in zip(*values, strict=True)]
         codes = np.full(table.num_rows, -1)
-        codes[present] = np.array(found, np.int64)[inverse]
+        codes[present] = np.array(of_rows, np.int64)[inverse]
         return codes
 
     def find(self, row: pa.Table) -> int | None:
@@ -130,8 +130,8 @@ def measure(
     elif aggregate.kind == "rate":
         parts[:, 1] = is_one(cast_label(column, aggregate.of, where, first_row))
     else:
-        check_finite(column, aggregate.of, where, first_row)
         numbers = column.cast(pa.float64(), safe=False)
+        check_finite(numbers, aggregate.of, where, first_row)
         known = np.where(is_event, pc.fill_null(numbers, 0.0).to_numpy(), 0.0)
         parts[:, 1:] = _fixed_point(known, aggregate, where)
     return is_event, parts

@@ -112,8 +112,9 @@ def test_one_time_is_what_its_column_holds():
     for number in (np.int64(5), np.float32(5), np.uint8(5)):  # as a log's own arrays hold them
         assert [to_tick(number, kind) for kind in (pa.int64(), pa.float64())] == [5, 5]
     wrong = [("2025-11-01", pa.int64()), (3, pa.date32()), ("11/01/2025", pa.string()),
-             (True, pa.int64()), ("3", pa.int64()), (None, pa.timestamp("s")), (np.timedelta64(5, "s"), pa.int64()),
-             (np.nan, pa.float64()), (np.float32("inf"), pa.int64()), (np.bool_(1), pa.int64())]  # fmt: skip
+             (True, pa.int64()), ("3", pa.int64()), (None, pa.timestamp("s")),
+             (np.nan, pa.float64()), (np.float32("inf"), pa.int64()), (np.bool_(1), pa.int64()),
+             (np.timedelta64(5, "s"), pa.int64())]  # fmt: skip
     assert [to_tick(value, kind) for value, kind in wrong] == [None] * len(wrong)
 
 

@@ -12,7 +12,7 @@ from pipelines.ingest.source import ALL, Source, SourceFile
 from pipelines.ingest.tables import parquet_files
 from pipelines.storage.filesystem import Storage
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
-from tests.pipelines.ingest.files import write_parquet
+from tests.pipelines.ingest.files import run, write_parquet
 
 MADE = ["seen", "rate", "unused"]
 SCHEMA = Schema(
@@ -67,6 +67,23 @@ def test_all_files_are_checked_before_any_row_is_read(tmp_path, changed, message
         files.append(dataclasses.replace(file, read=_refused))
     with pytest.raises(PipelineError, match=message):
         check_columns(Source({ALL: files}), OPTIONS, SCHEMA, {})
+
+
+LIST, STRUCT = pa.list_(pa.int64()), pa.struct([("a", pa.int64())])
+
+
+@pytest.mark.parametrize("kind", [LIST, STRUCT], ids=str)
+@pytest.mark.parametrize("by", ["user", "hash", "time", "column", "request"])
+def test_requests_and_splits_need_one_value_per_row(tmp_path, kind, by) -> None:
+    values = [[1], [2]] if kind == LIST else [{"a": 1}, {"a": 2}]
+    path = write_parquet(tmp_path / "a.parquet", x=pa.array(values, kind), row=[1, 2])
+    key = {"request": "x"} if by == "request" else {"split": {"by": by, "column": "x"}}
+    named = "request" if by == "request" else "split.column"
+    message = rf"a\.parquet: column 'x' \(data\.{named}\).* expected "
+    with pytest.raises(
+        PipelineError, match=message + ("'train'" if by == "column" else "one value")
+    ):
+        run(tmp_path / "out", source="parquet", path=str(path), **key)
 
 
 def _refused(columns):

@@ -8,7 +8,8 @@ import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.ingest.context import check_context
-from recsys_attn.schema import is_listed
+from pipelines.storage.columns import arrow_type
+from recsys_attn.schema import Categorical, Schema, is_listed
 from tests.support import shop
 
 CONTEXT = [feature for feature in shop.SCHEMA.features if feature.side == "context"]
@@ -75,3 +76,16 @@ def test_contexts_may_differ_between_requests(table):
         check_context(rows.take([first, second]), shop.SCHEMA, "request", "here")
     check_context(table.slice(0, 0), shop.SCHEMA, "request", "here")
     check_context(changed(table, "item", inner_rows(table)[0], 7), shop.SCHEMA, "request", "here")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [("int64", [None, -(2**63)]), ("string", ["", None]), ("int64", [-(2**63), None])],
+)
+@pytest.mark.parametrize("listed", [False, True])
+def test_every_missing_value_is_the_same_context(dtype, values, listed):
+    feature = Categorical("x", side="context", dtype=dtype, multivalued=listed)
+    schema = Schema((feature, Categorical("item")), ())
+    column = [[value] for value in values] if listed else values
+    rows = {"x": pa.array(column, arrow_type(dtype, listed)), "request": [7, 7], "item": ["a", "b"]}
+    check_context(pa.table(rows), schema, "request", "here")

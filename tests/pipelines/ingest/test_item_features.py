@@ -11,6 +11,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import load_experiment
 from pipelines.ingest import ingest
 from pipelines.ingest.data_options import DataOptions
+from pipelines.ingest.item_features import item_table
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 
 SCHEMA = Schema(
@@ -105,6 +106,21 @@ def test_items_without_a_table_are_those_of_the_train_rows(tmp_path):
     saved = pq.read_table(tmp_path / "data" / "items.parquet")
     assert saved["item"].to_pylist() == list(range(1, 9))
     assert made["labels"]["click"]["test"] == [made["rows"]["test"], made["rows"]["test"] // 3]
+
+
+def test_a_part_of_the_item_table_may_be_empty(tmp_path):
+    expected = item_table([_parts(tmp_path / "a", CATALOGUE)], "item", SCHEMA)
+    untyped = pa.table({"item": pa.nulls(0), "price": pa.nulls(0)})
+    for number, empty in enumerate((CATALOGUE[:0], untyped, untyped.select(["price"]))):
+        found = item_table([_parts(tmp_path / str(number), empty, CATALOGUE)], "item", SCHEMA)
+        assert found.table.equals(expected.table)
+
+
+def _parts(folder, *tables):
+    folder.mkdir()
+    for number, table in enumerate(tables):
+        pq.write_table(table, folder / f"{number}.parquet")
+    return folder
 
 
 PRICED = {"price": np.ones(400)}

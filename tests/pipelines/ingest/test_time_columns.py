@@ -86,6 +86,16 @@ def test_units_and_zones_of_files_are_one_time(tmp_path):
     assert found[1] == expected[1]
 
 
+def test_coded_texts_beside_texts_are_one_time(tmp_path):
+    files = [
+        FORMS["text"].dictionary_encode(),
+        FORMS["text"],
+        FORMS["text"].cast(pa.large_string()),
+    ]
+    expected = _made(tmp_path / "a", [FORMS["text"]] * 3, "text")
+    assert _made(tmp_path / "b", files, "text") == expected
+
+
 def test_nanoseconds_order_every_use(tmp_path):
     near = pa.array(FIRST * 10**9 + SECONDS - FIRST).cast(pa.timestamp("ns", "UTC"))
     found = []

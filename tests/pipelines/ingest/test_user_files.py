@@ -146,6 +146,19 @@ def test_files_with_other_columns_and_another_order(histories, tmp_path):
     assert list(summary["columns"]) == [*_columns(), *(["past"] if histories else [])]
 
 
+def test_values_of_a_column_that_nobody_names_stop_nothing(tmp_path):
+    wide = pa.array([2**63] * ROWS, pa.uint64())
+    other = pa.array([[2**53 + 1]] * ROWS), pa.array(["x"] * ROWS)
+    write_parquet(
+        tmp_path / "in" / "a.parquet", **_columns(), junk=wide, more=other[0], note=other[1]
+    )
+    columns = {"junk": [1] * ROWS, "more": [[0.5]] * ROWS, "note": pa.nulls(ROWS)}
+    write_parquet(tmp_path / "in" / "b.parquet", **_columns(60), **columns)
+    summary = _ingest(tmp_path, request="request")
+    assert sum(summary["rows"].values()) == 2 * ROWS
+    assert list(summary["columns"]) == [*_columns(), "note"]
+
+
 @pytest.mark.parametrize(
     "changed",
     [

@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -41,6 +42,9 @@ def _common(*columns, feature=None):
         (pa.array(["a"]).dictionary_encode(), pa.array(["b"], pa.string_view()), TEXT),
         (pa.array([5], pa.date32()), pa.array([5], pa.timestamp("us")), pa.timestamp("us")),
         (pa.array([5], pa.date32()), pa.array([5], UTC), UTC),
+        (pa.array([5], pa.date32()), pa.array([864 * 10**5], pa.date64()), pa.timestamp("ms")),
+        (pa.array([0.5], pa.float16()), pa.array([1.5], pa.float32()), pa.float32()),
+        (pa.array([[0.5]], pa.list_(pa.float16())), pa.nulls(1), pa.list_(pa.float32())),
         (pa.array([5], pa.timestamp("us")), pa.array([5], PARIS), pa.timestamp("us", "UTC")),
         (pa.array([5], UTC), pa.array([5], PARIS), pa.timestamp("ms", "UTC")),
         (pa.array([[1]], pa.list_(INT, 1)), pa.array([[0.5]]), pa.list_(DOUBLE)),
@@ -73,6 +77,29 @@ def test_no_value_is_rounded(one, other):
     message = rf"^0\.parquet: column 'x' has .*, and 1\.parquet has {other.type}; as .* change"
     with pytest.raises(PipelineError, match=message.replace("[", r"\[")):
         _common(one, other)
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["values", "lists"])
+@pytest.mark.parametrize("value", [2.0**53 + 2, np.float32(2**24), -(2.0**60), 0.5, np.float16(3)])
+def test_no_float_becomes_an_id_of_several_integers(value, listed):
+    one, other = pa.array([1.0, value], pa.array([value]).type), pa.array([7, None])
+    feature = Categorical("x", dtype="int64", multivalued=listed)
+    if listed:
+        one, other = (pa.ListArray.from_arrays([0, 1, 2], values) for values in (one, other))
+    with pytest.raises(PipelineError, match=r"^0\.parquet: column 'x'.* (change|int64)"):
+        _common(one, other, feature=feature)
+
+
+@pytest.mark.parametrize("inner", [pa.list_view, pa.large_list_view, pa.large_list, pa.list_])
+@pytest.mark.parametrize("outer", [pa.list_view, pa.large_list, pa.list_])
+def test_lists_of_lists_of_any_layout_are_read(inner, outer):
+    rows = [[["a"], ["b", "c"]], None, [], [None, []]]
+    column = pa.array(rows, outer(inner(pa.large_string())))
+    for part in (column, column[1:], pa.concat_arrays([column[2:], column])):
+        (read,) = _common(part)
+        assert read.type == pa.list_(pa.list_(TEXT))
+        assert read.to_pylist() == part.to_pylist()
+        read.validate(full=True)
 
 
 @pytest.mark.parametrize(

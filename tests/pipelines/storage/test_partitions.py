@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.common.errors import PipelineError
-from pipelines.storage.dataset import DataSplit
+from pipelines.storage.dataset import DataSplit, stored_rows
 from recsys_attn.schema import Categorical, Numeric, Schema, Task
 
 
@@ -39,7 +39,12 @@ def test_values_are_integers_dates_or_strings(tmp_path):
         [5, 12, 7],
         [None, "a/b=", "2025-01-01"],
     ]
-    assert DataSplit(tmp_path).columns == ["row", "dt", "hour", "land"]
+    split = DataSplit(tmp_path)
+    assert split.columns == ["row", "dt", "hour", "land"]
+    alone = pa.concat_tables(split.batches(["hour"]))  # of no column in the files themselves
+    assert alone.to_pydict() == {"hour": [5, 5, 12, 12, 7, 7]}
+    (stored,) = stored_rows(split.footers, 1, ["land", "hour"], 5)
+    assert stored.to_pydict() == {"land": ["a/b="] * 2, "hour": [12] * 2}
 
 
 @pytest.mark.parametrize(

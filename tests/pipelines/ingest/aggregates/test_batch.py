@@ -9,6 +9,8 @@ import pytest
 from pipelines.engines import LOCAL
 from pipelines.ingest.aggregates import batch
 from pipelines.ingest.aggregates.batch import with_aggregates
+from pipelines.ingest.aggregates.measures import Codes
+from pipelines.ingest.aggregates.options import AggregateOptions
 from tests.pipelines.ingest.aggregates.events import definitions, slow, source, table
 
 
@@ -33,3 +35,31 @@ def test_equal_to_the_definition(tmp_path, monkeypatch, seed, request_column) ->
     for aggregate in definitions():
         expected = slow(rows.to_pylist(), aggregate, request_column)
         assert columns[aggregate.name].to_pylist() == expected, aggregate
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 9])
+def test_rows_of_many_values_keep_their_numbers(columns) -> None:
+    """The product of the numbers of values is above the largest int64."""
+    rng = np.random.default_rng(columns)
+    rows = pa.table({f"c{c}": rng.permutation(307) for c in range(columns)})
+    rows = pa.concat_tables([rows, rows.slice(5, 11)])
+    codes = Codes(rows.schema)
+    found = codes.encode(rows)
+    assert len(codes) == 307
+    assert codes.rows(found).equals(rows)
+    np.testing.assert_array_equal(found[307:], found[5:16])
+
+
+@pytest.mark.parametrize("kind", ["sum", "mean"])
+def test_booleans_add_up_as_numbers(tmp_path, kind) -> None:
+    rows = table(seed=3)
+    aggregate = AggregateOptions(name="sum", kind=kind, of="flag", by="user", time="time")
+    flags = [[flag, number] for flag, number in ((True, 1), (False, 0), (None, None))]
+    found = []
+    for of in range(2):
+        values = pa.array([flags[row % 3][of] for row in range(rows.num_rows)])
+        found.append(
+            made(tmp_path / str(of), source(rows.append_column("flag", values)), [aggregate])
+        )
+    assert found[0]["sum"].equals(found[1]["sum"])
+    assert found[0]["sum"].null_count < rows.num_rows
