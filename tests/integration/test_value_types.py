@@ -286,7 +286,7 @@ def _sides(value: Value, listed: bool, is_taken: bool) -> Iterator[tuple[str, An
         return
     for one in value.python:
         yield f"client {one!r}", _of_client, [{"x": [one] if listed else one}]
-        if not isinstance(one, np.uint64):
+        if not isinstance(one, np.uint64 | np.float16):  # in an Example it is a float32
             yield f"example {one!r}", _of_example, one
     for array in value.tensors:
         yield f"tensor {array.dtype}", _of_tensor, array

@@ -58,8 +58,7 @@ def test_booleans_add_up_as_numbers(tmp_path, kind) -> None:
     found = []
     for of in range(2):
         values = pa.array([flags[row % 3][of] for row in range(rows.num_rows)])
-        found.append(
-            made(tmp_path / str(of), source(rows.append_column("flag", values)), [aggregate])
-        )
+        flagged = source(rows.append_column("flag", values))
+        found.append(made(tmp_path / str(of), flagged, [aggregate]))
     assert found[0]["sum"].equals(found[1]["sum"])
     assert found[0]["sum"].null_count < rows.num_rows
