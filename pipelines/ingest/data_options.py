@@ -286,9 +286,9 @@ class DataOptions(TomlTable):
 
     def stamps(self) -> dict[str, str]:
         """Size and modification time of the source files, by name."""
-        suffixes, stamps = FILES.get(self.source, ANY), {}
+        stamps: dict[str, str] = {}
         for place in self.places():
-            stamps |= Storage.of(place).stamps(suffixes)
+            stamps |= Storage.of(place).stamps(FILES.get(self.source, ANY))
         return stamps
 
     def paths_by_part(self) -> dict[str, list[Path]]:

@@ -132,7 +132,9 @@ def _checked_ids(files: Sequence[SourceFile], options: EventOptions) -> dict[str
     ids: dict[str, Categorical] = {}
     for file in files:
         columns = file.schema
-        for name, key in _roles(options).items() if columns is not None else ():
+        if columns is None:
+            continue
+        for name, key in _roles(options).items():
             require_column(columns.names, name, key, file.where)
             kind = plain(columns.field(name).type)
             _check_type(key, name, kind, file.where)

@@ -77,3 +77,18 @@ def test_variables_in_paths_are_filled_in(tmp_path, monkeypatch):
     (tmp_path / "criteo").mkdir()
     options = DataOptions(source="criteo", path="${RECSYS_TEST_DATA}/criteo")
     assert options.paths() == [tmp_path / "criteo"]
+
+
+@pytest.mark.parametrize("source", ["parquet", "csv", "frappe"])
+def test_stamps_are_those_of_the_files_of_data(tmp_path, source):
+    ends = {"parquet": ".parquet", "csv": ".csv.gz", "frappe": ".libfm"}[source]
+    options = DataOptions(source=source, path=str(tmp_path))
+    (tmp_path / f"rows{ends}").write_bytes(b"")
+    before = options.stamps()
+    assert list(before) == [str(tmp_path / f"rows{ends}")]
+    others = [".DS_Store", "_SUCCESS", f".rows{ends}.crc", *(["README"] * (source != "frappe"))]
+    for name in others:
+        (tmp_path / name).write_bytes(b"")
+    assert options.stamps() == before
+    (tmp_path / f"more{ends}").write_bytes(b"")
+    assert len(options.stamps()) == 2
