@@ -6,22 +6,15 @@ from collections.abc import Collection
 
 from pipelines.common.errors import check_known
 from pipelines.experiment.config import Experiment
-from pipelines.experiment.gate_options import WHOLE, of_task
+from pipelines.experiment.gate_options import of_task
 from pipelines.metrics import METRICS
 from recsys_attn.schema import Task
-
-_MINIMISED = (
-    "logloss",
-    "normalised_entropy",
-    "recalibrated_entropy",
-    "calibration_error",
-    "ici",
-)
 
 
 def is_minimised(metric: str, minimise: bool | None) -> bool:
     """Whether smaller values of a metric are better; `minimise` says so of a custom metric."""
-    return metric in _MINIMISED if minimise is None else minimise
+    known = METRICS.get(metric)
+    return bool(minimise) if known is None or known.better is None else known.better == "lower"
 
 
 def check_metric(
@@ -47,23 +40,27 @@ def check_metric(
     for task in experiment.tasks:
         if not tasks or task.name in tasks:
             check_known("metric", [metric], _metrics_of(experiment, task))
-    if metric in METRICS and minimise is None:
+    is_open = metric in METRICS and METRICS[metric].better is None
+    if is_open and minimise is None:
         raise ValueError(
             f"`minimise` is missing: {metric!r} is a metric of your own. Add `minimise = true` if "
-            "smaller values are better, else `minimise = false`."
+            "smaller values are better, else `minimise = false`; or register it with `better`."
         )
-    if metric not in METRICS and minimise is not None:
+    if not is_open and minimise is not None:
         raise ValueError(
-            f"`minimise` is for metrics of your own. Leave it out. Received: metric={metric!r}"
+            f"`minimise` is for metrics whose better direction is unknown. Leave it out. "
+            f"Received: metric={metric!r}"
         )
 
 
 def _metrics_of(experiment: Experiment, task: Task) -> list[str]:
     """The metrics of a task that have a better direction."""
     options, has_requests = experiment.evaluation, experiment.data.has_requests
-    missing = {"calibration"}  # best at 1
-    if not has_requests:
-        missing |= {name for name in options.further_metrics if "@" in name}
-    if not has_requests and options.group is None:
-        missing.add("gauc")
-    return [m for m in of_task(task, [*WHOLE, *options.further_metrics]) if m not in missing]
+    has_groups = has_requests or options.group is not None
+    names = [
+        metric.name
+        for metric in METRICS.of_all_rows
+        if metric.better in ("higher", "lower") and (has_groups or metric.unit != "groups")
+    ]
+    further = [name for name in options.further_metrics if has_requests or "@" not in name]
+    return of_task(task, [*names, *further])

@@ -11,26 +11,11 @@ from pydantic import Field, model_validator
 
 from pipelines.common.errors import check_known, did_you_mean
 from pipelines.common.toml_table import TomlTable
-from pipelines.metrics.influences import COMPARED
+from pipelines.metrics import METRICS
+from pipelines.metrics.metric import Metric
 from recsys_attn.schema import Task
 
-# Metrics of all rows and of a segment; those of probabilities; those with intervals.
-WHOLE = (
-    "auc",
-    "gauc",
-    "logloss",
-    "calibration",
-    "average_precision",
-    "normalised_entropy",
-    "recalibrated_entropy",
-    "calibration_error",
-    "ici",
-)
-_DIFFERENCES = ("auc_difference", "excess_logloss", "excess_logloss_difference")
-SEGMENT = ("auc", "logloss", "calibration", *_DIFFERENCES)
-AGAINST = ("auc", "logloss")  # of a segment, against another run
-_OF_PROBABILITIES = {*WHOLE, *SEGMENT} - {"auc", "gauc", "average_precision", "auc_difference"}
-_WITH_INTERVAL = ("auc", "gauc", "logloss", "calibration", *_DIFFERENCES)
+_DIFFERENCE = "_difference"  # to all other rows
 
 
 class GateOptions(TomlTable):
@@ -93,16 +78,14 @@ def check_gate(
     Raises:
         ValueError: It does not; the message names the key and the most similar name.
     """
-    if gate.against is not None:
-        known: Sequence[str] = COMPARED if gate.segment is None else AGAINST
-    else:
-        known = [*WHOLE, *whole] if gate.segment is None else SEGMENT
+    known = [*_measured(gate), *(whole if gate.segment is None and gate.against is None else ())]
     known = of_task(task, known)
     check_known(f"{key}.metric", [gate.metric], known)
-    if gate.by == "interval" and gate.against is None and gate.metric not in _WITH_INTERVAL:
+    with_interval = [name for name in known if has_interval(name)]
+    if gate.by == "interval" and gate.against is None and gate.metric not in with_interval:
         raise ValueError(
             f"`{key}.by`: {gate.metric!r} has no interval; expected one of "
-            f"{', '.join(map(repr, _WITH_INTERVAL))}, or by = 'value'."
+            f"{', '.join(map(repr, with_interval))}, or by = 'value'."
         )
     if gate.segment is not None:
         _check_segment(f"{key}.segment", gate.segment, segments)
@@ -110,7 +93,36 @@ def check_gate(
 
 def of_task(task: Task, metrics: Sequence[str]) -> list[str]:
     """The metrics of a task; a task without probabilities has fewer."""
-    return [m for m in metrics if task.has_probabilities or m not in _OF_PROBABILITIES]
+    return [m for m in metrics if task.has_probabilities or not _needs_probabilities(m)]
+
+
+def _measured(gate: GateOptions) -> list[str]:
+    """The metrics of every report for the rows of a gate."""
+    if gate.against is not None:
+        places = METRICS.where("models") if gate.segment is None else METRICS.compared_in_segments
+        return [metric.name for metric in places]
+    if gate.segment is None:
+        return [metric.name for metric in METRICS.of_all_rows]
+    return [
+        *(metric.name for metric in METRICS.where("segments")),
+        *(f"{metric.name}{_DIFFERENCE}" for metric in METRICS.where("segments", "rest")),
+    ]
+
+
+def _metric(name: str) -> Metric | None:
+    """The metric of a name, or of a difference of it; None of one at k."""
+    return METRICS.get(name) or METRICS.get(name.removesuffix(_DIFFERENCE))
+
+
+def _needs_probabilities(name: str) -> bool:
+    metric = _metric(name)
+    return metric is not None and metric.needs_probabilities
+
+
+def has_interval(name: str) -> bool:
+    """Whether a metric has an interval."""
+    metric = _metric(name)
+    return metric is not None and metric.influence is not None
 
 
 def _check_segment(key: str, segment: str, segments: Sequence[tuple[str, ...]]) -> None:

@@ -61,18 +61,20 @@ def _transforms(values: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _metrics(values: dict[str, Any], where: str) -> Iterator[tuple[str, Any, Any]]:
-    for index, metric in enumerate(_list(_table(values.get("evaluation")).get("metrics"))):
-        key, table = f"evaluation.metrics[{index}]", _table(metric) or {"name": metric}
+    for index, entry in enumerate(_list(_table(values.get("evaluation")).get("metrics"))):
+        key, table = f"evaluation.metrics[{index}]", _table(entry) or {"name": entry}
         name = str(table.get("name"))
-        if name not in METRICS:
-            known = ", ".join(map(repr, METRICS)) or "none"
+        metric = METRICS.get(name)
+        if metric is None or metric.where:
+            further = [name for name, metric in METRICS.items() if not metric.where]
+            known = ", ".join(map(repr, further)) or "none"
             given = table.get("name")
             raise PipelineError(
                 f"{where}: `{key}`: expected the name of a metric that a module of `imports` "
                 f"registers. Registered: {known}. Received: {given!r}."
-                f"{did_you_mean(name, METRICS)}"
+                f"{did_you_mean(name, further)}"
             )
-        kind = options_of(METRICS[name], TomlTable, {"requests"})
+        kind = options_of(metric.computed_by, TomlTable, {"requests"})
         yield key, kind, {option: table[option] for option in table if option != "name"}
 
 

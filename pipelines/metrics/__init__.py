@@ -14,7 +14,7 @@ from pipelines.metrics.intervals import (
     delong_interval,
     gauc_interval,
 )
-from pipelines.metrics.own import METRICS, own_metrics
+from pipelines.metrics.metric import Metric
 from pipelines.metrics.probability import (
     CalibrationCurve,
     calibration,
@@ -33,10 +33,12 @@ from pipelines.metrics.ranking import (
     gauc,
     roc_curve,
 )
+from pipelines.metrics.scored_rows import ScoredRows
 from pipelines.metrics.segments import SegmentMetrics
 from pipelines.metrics.slices import Slice, SliceSearch, worst_slices
 from pipelines.metrics.smooth import SmoothCalibration, smooth_calibration
-from pipelines.metrics.task import task_metrics
+from pipelines.metrics.table import METRICS
+from pipelines.metrics.task import own_metrics, task_metrics
 from pipelines.metrics.top_k import AT_K, MeansAtK
 
 __all__ = [
@@ -47,7 +49,9 @@ __all__ = [
     "Interval",
     "LabelCounts",
     "MeansAtK",
+    "Metric",
     "RocCurve",
+    "ScoredRows",
     "SegmentMetrics",
     "Slice",
     "SliceSearch",

@@ -88,18 +88,22 @@ class ClusterSums:
 
     def logloss(self) -> Influence:
         """The logloss and how far each cluster moves it."""
-        return self._ratio(self.losses, self.rows)
+        return self._ratio(self.losses * _UNIT, self.rows)
 
     def calibration(self) -> Influence:
         """The calibration and how far each cluster moves it."""
-        return self._ratio(self.scores, self.positive)
+        return self._ratio(self.scores * _UNIT, self.positive)
 
-    def _ratio(self, values: Integers, others: Integers) -> Influence:
+    def rate(self) -> Influence:
+        """The share of positives and how far each cluster moves it."""
+        return self._ratio(self.positive, self.rows)
+
+    def _ratio(self, values: NDArray[Any], others: Integers) -> Influence:
         total = int(others.sum())
         if not total:
             return np.nan, np.zeros(others.size)
-        ratio = int(values.sum()) * _UNIT / total
-        return ratio, (values * _UNIT - ratio * others) / total
+        ratio = float(values.sum()) / total
+        return ratio, (values - ratio * others) / total
 
 
 def _fixed(values: Floats) -> Integers:

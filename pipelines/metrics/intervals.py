@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -248,6 +249,12 @@ def ratio_influence(
         return np.nan, _sums(clusters, np.zeros(values.size), count)
     ratio = float(values.sum() / total)
     return ratio, _sums(clusters, (values - ratio * others) / total, count)
+
+
+def mean_of(several: Sequence[Influence]) -> Influence:
+    """The mean of a metric over models of the same rows, and how far each cluster moves it."""
+    values, moved = zip(*several, strict=True)
+    return float(np.mean(values)), np.mean(moved, axis=0)
 
 
 def cluster_codes(clusters: ArrayLike, labels: Floats) -> NDArray[np.intp]:

@@ -83,11 +83,16 @@ def normalised_entropy_of(counts: LabelCounts) -> float:
     """`normalised_entropy` of counted rows."""
     if not counts.both_classes:
         return undefined("normalised entropy", ONE_CLASS)
-    return logloss_of(counts) / _entropy(counts)
+    return entropy_ratio(logloss_of(counts), _rate(counts))
 
 
-def _entropy(counts: LabelCounts) -> float:
-    return rate_entropy(counts.totals[0] / sum(counts.totals))
+def entropy_ratio(loss: float, rate: float) -> float:
+    """`normalised_entropy` of a logloss and the share of positives."""
+    return loss / rate_entropy(rate)
+
+
+def _rate(counts: LabelCounts) -> float:
+    return counts.totals[0] / sum(counts.totals)
 
 
 def rate_entropy(rate: float) -> float:
@@ -120,7 +125,7 @@ def recalibrated_entropy_of(counts: LabelCounts) -> float:
         scores = _sigmoid(a + b * _logits(block))
         return _losses(LabelCounts(scores, block.positive, block.negative))
 
-    return counts.total(recalibrated) / (sum(counts.totals) * _entropy(counts))
+    return entropy_ratio(counts.total(recalibrated) / sum(counts.totals), _rate(counts))
 
 
 def _platt(counts: LabelCounts) -> tuple[float, float]:
@@ -128,7 +133,7 @@ def _platt(counts: LabelCounts) -> tuple[float, float]:
     total = sum(counts.totals)
     mean = counts.total(lambda block: block.rows * _logits(block)) / total
     scale = (counts.total(lambda block: block.rows * (_logits(block) - mean) ** 2) / total) ** 0.5
-    a, b = _logit(counts.totals[0] / total), 0.0  # of (x - mean) / scale
+    a, b = _logit(_rate(counts)), 0.0  # of (x - mean) / scale
     for _ in range(_NEWTON_STEPS if scale > _CONVERGED else 0):
         found = [_newton_sums(block, mean, scale, a, b) for block in counts.blocks()]
         w, wx, wxx, g, gx = map(math.fsum, zip(*found, strict=True))

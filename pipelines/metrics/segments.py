@@ -9,20 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pipelines.metrics.checks import UndefinedMetricWarning, check_pairs, check_shape
-from pipelines.metrics.intervals import (
-    Influence,
-    cluster_codes,
-    difference,
-    influence_of,
-    interval_of,
-    mean_influence,
-)
-from pipelines.metrics.probability import row_excess
-from pipelines.metrics.ranked import Ranked
-from pipelines.metrics.task import calibration_off, ends, probability_influences
+from pipelines.metrics.intervals import Influence, cluster_codes, difference, interval_of
+from pipelines.metrics.metric import METRICS
+from pipelines.metrics.scored_rows import ScoredRows
+from pipelines.metrics.task import calibration_off, ends
 
 FEW_ROWS, FEW_OF_A_CLASS, FEW_CLUSTERS = 200, 20, 30  # fewer are marked
-COMPARED = ("auc", "excess_logloss")  # with the other rows
 
 
 class SegmentMetrics:
@@ -84,22 +76,19 @@ class SegmentMetrics:
         present = np.bincount(self._clusters[inside], minlength=self._count) > 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UndefinedMetricWarning)  # reported as None
-            own, others = self._influences(inside), self._influences(~inside)
-        values = {name: value for name, (value, _) in own.items()}
-        bounds = {"auc": (0.0, 1.0), "excess_logloss": (-np.inf, np.inf)}
+            rows = self._rows(inside)
+            within, outside = self._influences(rows), self._influences(self._rows(~inside))
+            off = calibration_off(rows)
+        values = {name: value for name, (value, _) in within.items()}
         intervals: dict[str, Any] = {
-            name: ends(interval_of(value, moved[present], bounds.get(name, (0.0, np.inf))))
-            for name, (value, moved) in own.items()
+            name: ends(interval_of(value, moved[present], METRICS[name].bounds))
+            for name, (value, moved) in within.items()
         }
-        for name in COMPARED:
-            found = difference(own[name], others[name])
-            values[f"{name}_difference"] = found.value
-            intervals[f"{name}_difference"] = ends(found)
+        for metric in METRICS.where("segments", "rest"):
+            name = f"{metric.name}_difference"
+            to_rest = difference(within[metric.name], outside[metric.name])
+            values[name], intervals[name] = to_rest.value, ends(to_rest)
         clusters = int(np.count_nonzero(present))
-        off = None
-        if not np.isnan(values["calibration"]):
-            z = self._scores[inside].astype(np.float64)
-            off = calibration_off(values["calibration"], y, z)
         return {
             "rows": y.size,
             "positives": positives,
@@ -112,16 +101,20 @@ class SegmentMetrics:
             "intervals": intervals,
         }
 
-    def _influences(self, rows: NDArray[np.bool_]) -> dict[str, Influence]:
-        y, z, codes = self._labels[rows], self._scores[rows], self._clusters[rows]
+    def _rows(self, inside: NDArray[np.bool_]) -> ScoredRows:
+        return ScoredRows(
+            self._labels[inside],
+            self._scores[inside],
+            self._clusters[inside],
+            probabilities=self._probabilities,
+            cluster_count=self._count,
+        )
+
+    def _influences(self, rows: ScoredRows) -> dict[str, Influence]:
         nothing: Influence = (np.nan, np.zeros(self._count))
-        found = {
-            "auc": influence_of(Ranked.of(y, z), codes, self._count),
-            "logloss": nothing,
-            "excess_logloss": nothing,
-            "calibration": nothing,
+        return {
+            metric.name: metric.influence(rows)
+            if metric.influence is not None and metric.is_of(rows)
+            else nothing
+            for metric in METRICS.where("segments")
         }
-        if self._probabilities and y.size:
-            found |= probability_influences(y, z, codes, self._count)
-            found["excess_logloss"] = mean_influence(row_excess(y, z), codes, self._count)
-        return found

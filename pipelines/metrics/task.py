@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pipelines.metrics.checks import (
-    Floats,
     UndefinedMetricWarning,
     check_labels,
     check_range,
@@ -20,29 +19,15 @@ from pipelines.metrics.checks import (
 )
 from pipelines.metrics.intervals import (
     Difference,
-    Influence,
     Interval,
     cluster_codes,
     delong_of,
-    gauc_interval_of,
     interval_of,
-    mean_influence,
-    ratio_influence,
     separated,
 )
-from pipelines.metrics.ordered import Ordered, cluster_sums
-from pipelines.metrics.probability import (
-    calibration_curve_of,
-    calibration_error_of,
-    calibration_of,
-    logloss_of,
-    normalised_entropy_of,
-    recalibrated_entropy_of,
-    row_losses,
-)
+from pipelines.metrics.metric import METRICS, values_of
 from pipelines.metrics.ranked import LabelCounts
-from pipelines.metrics.ranking import average_precision_of, gauc_of
-from pipelines.metrics.smooth import POINTS, smooth_of
+from pipelines.metrics.scored_rows import ScoredRows
 
 CALIBRATED = (0.9, 1.1)  # within it, predicted over observed is not worth a correction
 
@@ -76,10 +61,9 @@ def task_metrics(
 
     Returns:
         Counts and metrics by name; a metric that the data does not define is None. `intervals` has
-        the ends of 95 % intervals: of AUC, GAUC, logloss and calibration for rows that depend on
-        each other within a group (else a request), and of AUC by DeLong, for independent rows.
-        `at_k` has the metrics at k by name, and `trivial` what the training rate for every row
-        reaches, whose order is random.
+        the ends of 95 % intervals for rows that depend on each other within a group (else a
+        request), and of AUC by DeLong, for independent rows. `at_k` has the metrics at k by name,
+        and `trivial` what the training rate for every row reaches, whose order is random.
     """
     every = np.asarray(labels)
     if every.dtype.kind != "f":
@@ -93,69 +77,91 @@ def task_metrics(
 
     codes = None if groups is None else group_codes(rows("groups", groups), y)
     named = None if requests is None else rows("requests", requests)
+    clusters = _clusters(codes, named, y)
 
-    def order(name: str, column: ArrayLike) -> Ordered:
-        return Ordered.of(y, check_scores(rows(name, column)), codes, named, at)
+    def scored(name: str, column: ArrayLike, probabilities: bool) -> ScoredRows:
+        values = check_scores(rows(name, column))
+        if probabilities:
+            check_range(values)
+        return ScoredRows(y, values, clusters, codes, named, at, probabilities)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)  # reported as None
-        z = rows("scores", scores)
-        if probabilities:
-            check_range(z)
-        own = order("scores", scores)
-        found = {
-            "rows": y.size,
-            "positives": own.counts.totals[0],
-            **_of_order(own),
-            "gauc_groups": None if own.by_group is None else own.by_group.rows.size,
-            "ranked_requests": None if named is None else own.top.requests,
-            "average_precision": _or_none(average_precision_of(own.counts)),
-            **_of_probabilities(own.counts, probabilities),
-            **_entropies(own.counts, probabilities),
-            **_smooth(own.counts, probabilities),
-            **_intervals(own, y, z, _clusters(codes, named, y), probabilities),
-        }
-        del own  # its memory
+        found = _whole(scored("scores", scores, probabilities))
         best = trivial = None
         if ceiling is not None:
-            whole = order("ceiling", ceiling)
-            check_range(whole.counts.scores)
-            best = _of_order(whole) | {"logloss": _or_none(logloss_of(whole.counts))}
+            best = _summary(scored("ceiling", ceiling, True))
         if train_rate is not None:
-            whole = order("train_rate", np.full(every.shape, train_rate))
-            trivial = _of_order(whole) | _of_probabilities(whole.counts, probabilities)
-        others = {n: _of_order(order(n, column)) for n, column in (baselines or {}).items()}
+            constant = scored("train_rate", np.full(every.shape, train_rate), probabilities)
+            trivial = _summary(constant) | {"calibration_off": calibration_off(constant)}
+        others = {n: _order(scored(n, c, False)) for n, c in (baselines or {}).items()}
         return found | {"trivial": trivial, "ceiling": best, "baselines": others}
 
 
-def _of_order(order: Ordered) -> dict[str, Any]:
-    """What the order of a column of scores tells."""
-    within = None if order.by_group is None else _or_none(gauc_of(order.by_group)[0])
-    at_k = order.top.metrics() if order.top.requests else {}
-    return {"auc": _or_none(order.counts.auc), "gauc": within, "at_k": at_k}
+def own_metrics(
+    wanted: Mapping[str, Mapping[str, Any]],
+    labels: ArrayLike,
+    scores: ArrayLike,
+    requests: NDArray[np.integer],
+) -> dict[str, float | None]:
+    """Further metrics of one task on its labelled rows.
+
+    Args:
+        wanted: Options by the name of the metric.
+        labels: 0, 1, or nan for unknown, shape (rows,).
+        scores: The score of each row, shape (rows,).
+        requests: The number of each row's request.
+
+    Returns:
+        The number of each metric; None if it is not finite.
+
+    Raises:
+        ValueError: A metric returns no number.
+    """
+    labels, scores = np.asarray(labels, np.float64), np.asarray(scores, np.float64)
+    known = ~np.isnan(labels)
+    rows = ScoredRows(labels[known], scores[known], requests=requests[known])
+    return {name: METRICS[name].value(rows, **options) for name, options in wanted.items()}
 
 
-def _intervals(
-    order: Ordered,
-    labels: NDArray[np.bool_],
-    scores: NDArray[Any],
-    clusters: NDArray[np.intp],
-    probabilities: bool,
-) -> dict[str, Any]:
-    """Ends of intervals by metric, the clusters of AUC's, and the share of rows in GAUC."""
-    sums = cluster_sums(labels, scores, clusters, order.counts, probabilities)
-    whole = interval_of(*sums.auc(order.counts), bounds=(0.0, 1.0))
-    found = {"auc": ends(whole), "auc_delong": ends(delong_of(order.counts))}
-    if probabilities:
-        found |= {
-            "logloss": ends(interval_of(*sums.logloss())),
-            "calibration": ends(interval_of(*sums.calibration())),
-        }
-    share = None
-    if order.by_group is not None:
-        found["gauc"] = ends(gauc_interval_of(order.by_group))
-        share = float(order.by_group.rows.sum() / max(labels.size, 1))
-    return {"intervals": found, "clusters": whole.clusters, "gauc_share": share}
+def _whole(rows: ScoredRows) -> dict[str, Any]:
+    """The counts, the metrics and their intervals."""
+    groups = rows.by_group
+    in_groups = None if groups is None else float(groups.rows.sum() / max(rows.labels.size, 1))
+    return {
+        "rows": rows.labels.size,
+        "positives": rows.counts.totals[0],
+        **values_of(rows, METRICS.of_all_rows),
+        "at_k": _at_k(rows),
+        "gauc_groups": None if groups is None else groups.rows.size,
+        "gauc_share": in_groups,
+        "ranked_requests": None if rows.requests is None else rows.top.requests,
+        "calibration_off": calibration_off(rows),
+        "clusters": rows.cluster_count,
+        "intervals": {
+            **{
+                metric.name: ends(interval_of(*metric.influence(rows), metric.bounds))
+                for metric in METRICS.of_all_rows
+                if metric.influence is not None and metric.is_of(rows)
+            },
+            "auc_delong": ends(delong_of(rows.counts)),
+        },
+    }
+
+
+def _summary(rows: ScoredRows) -> dict[str, Any]:
+    """The metrics of the first table, and those at k, of a column to compare with."""
+    return values_of(rows, METRICS.where("summary")) | {"at_k": _at_k(rows)}
+
+
+def _order(rows: ScoredRows) -> dict[str, Any]:
+    """The same of scores that are no probabilities."""
+    metrics = [m for m in METRICS.where("summary") if not m.needs_probabilities]
+    return values_of(rows, metrics) | {"at_k": _at_k(rows)}
+
+
+def _at_k(rows: ScoredRows) -> dict[str, float | None]:
+    return rows.top.metrics() if rows.top.requests else {}
 
 
 def _clusters(
@@ -167,75 +173,28 @@ def _clusters(
     return np.arange(labels.size) if requests is None else cluster_codes(requests, labels)
 
 
-def _of_probabilities(counts: LabelCounts, probabilities: bool) -> dict[str, float | str | None]:
-    """Logloss, calibration, and whether it is off; None if the scores are no probabilities."""
-    if not probabilities:
-        return {"logloss": None, "calibration": None, "calibration_off": None}
-    ratio = calibration_of(counts)
-
-    def expected(block: LabelCounts) -> NDArray[Any]:
-        return block.rows * block.scores.astype(np.float64)
-
-    variance = counts.total(lambda block: expected(block) * (1 - block.scores))
-    return {
-        "logloss": _or_none(logloss_of(counts)),
-        "calibration": _or_none(ratio),
-        "calibration_off": _off(ratio, counts.total(expected), variance),
-    }
-
-
-def _entropies(counts: LabelCounts, probabilities: bool) -> dict[str, float | None]:
-    """What probabilities say of the labels beyond their mean, and how far off they are."""
-    metrics: dict[str, Callable[[LabelCounts], float]] = {
-        "normalised_entropy": normalised_entropy_of,
-        "recalibrated_entropy": recalibrated_entropy_of,
-        "calibration_error": calibration_error_of,
-    }
-    return {n: _or_none(f(counts)) if probabilities else None for n, f in metrics.items()}
-
-
-def _smooth(counts: LabelCounts, probabilities: bool) -> dict[str, float | None]:
-    """The distances of the scores to the smooth calibration curve: their mean and quantiles."""
-    if not probabilities:
-        return dict.fromkeys(("ici", "e50", "e90"))
-    found = smooth_of(calibration_curve_of(counts, POINTS))
-    return {name: _or_none(getattr(found, name)) for name in ("ici", "e50", "e90")}
-
-
-def probability_influences(
-    labels: Floats, scores: NDArray[Any], clusters: NDArray[np.integer], count: int = 0
-) -> dict[str, Influence]:
-    """Logloss and calibration, and how far each cluster moves them."""
-    if not labels.size:
-        nothing = np.nan, np.zeros(count)
-        return {"logloss": nothing, "calibration": nothing}
-    return {
-        "logloss": mean_influence(row_losses(labels, scores), clusters, count),
-        "calibration": ratio_influence(scores.astype(np.float64), labels, clusters, count),
-    }
-
-
 def ends(interval: Interval | Difference) -> list[float] | None:
     """The ends of an interval; None if it is not defined."""
     return None if np.isnan(interval.low) else [interval.low, interval.high]
 
 
-def calibration_off(ratio: float, labels: Floats, scores: Floats) -> str | None:
+def calibration_off(rows: ScoredRows) -> str | None:
     """`"high"` or `"low"`: outside `CALIBRATED`, and by more than two standard errors.
 
     The standard error is that of the number of positives under the predicted probabilities.
     """
-    return _off(ratio, float(scores.sum()), float((scores * (1 - scores)).sum()))
-
-
-def _off(ratio: float, predicted: float, variance: float) -> str | None:
-    """`calibration_off` from the sum of the scores and the variance of the positives."""
-    if np.isnan(ratio) or CALIBRATED[0] <= ratio <= CALIBRATED[1]:
+    counts = rows.counts
+    if not rows.probabilities or not counts.totals[0]:
         return None
-    if abs(predicted - predicted / ratio) <= 2 * np.sqrt(variance):
+
+    def expected(block: LabelCounts) -> NDArray[Any]:
+        return block.rows * block.scores.astype(np.float64)
+
+    predicted, observed = counts.total(expected), counts.totals[0]
+    variance = counts.total(lambda block: expected(block) * (1 - block.scores))
+    ratio = predicted / observed
+    if CALIBRATED[0] <= ratio <= CALIBRATED[1]:
+        return None
+    if abs(predicted - observed) <= 2 * np.sqrt(variance):
         return None
     return "high" if ratio > 1 else "low"
-
-
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else value

@@ -16,13 +16,6 @@ from pipelines.report.sides import (
     sides_of,
 )
 
-NAMES = {
-    "auc": "AUC",
-    "gauc": "GAUC",
-    "logloss": "Logloss",
-    "normalised_entropy": "Normalised entropy",
-}
-
 
 def compared(evaluations: Mapping[str, Evaluation]) -> dict[str, Any]:
     """The first of several evaluations against the others, for the page and the console.

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.metrics.influences import COMPARED, mean_of, task_influences
-from pipelines.metrics.intervals import Difference, Influence, difference, separated
+from pipelines.metrics import METRICS, ScoredRows
+from pipelines.metrics.intervals import Difference, Influence, difference, mean_of, separated
 from pipelines.metrics.segments import FEW_CLUSTERS
 from pipelines.report.results import Evaluation, TaskRows
 from pipelines.report.sides import Side
 
 MOVED = 10  # rows that are shown
-_WITHIN = ("auc", "logloss")  # compared in segments
+_COMPARED = [metric.name for metric in METRICS.where("models")]
+_WITHIN = [metric.name for metric in METRICS.compared_in_segments]
 
 
 class TaskComparison:
@@ -58,8 +59,14 @@ class TaskComparison:
     def by_run(self) -> dict[str, dict[str, Influence]]:
         """Each metric of each run, and how far each cluster moves it."""
         return {
-            name: task_influences(
-                self.labels, rows.scores, self.clusters, self._groups, self.probabilities
+            name: _influences(
+                ScoredRows(
+                    self.labels,
+                    rows.scores,
+                    self.clusters,
+                    self._groups,
+                    probabilities=self.probabilities,
+                )
             )
             for name, rows in self._rows.items()
         }
@@ -67,7 +74,7 @@ class TaskComparison:
     def seeds(self, side: Side) -> dict[str, dict[str, Any]]:
         """The spread of each metric between the seeds of a side: mean, s.d., least and most."""
         found = {}
-        for metric in COMPARED:
+        for metric in _COMPARED:
             values = [self.by_run[name][metric][0] for name in side.runs if self._has(name, metric)]
             if len(values) > 1:
                 found[metric] = {
@@ -83,7 +90,7 @@ class TaskComparison:
         The interval is that of the rows: another sample of the groups, and the same models.
         """
         found: dict[str, dict[str, Any]] = {}
-        for metric in COMPARED:
+        for metric in _COMPARED:
             runs = [*ours.runs, *theirs.runs]
             if not all(self._has(name, metric) for name in runs):
                 continue
@@ -94,8 +101,9 @@ class TaskComparison:
                 **_of(difference(*pair)),
                 "relative": None,
             }
-            if metric in ("auc", "gauc") and pair[1][0] > 0.5:
-                found[metric]["relative"] = (pair[0][0] - 0.5) / (pair[1][0] - 0.5) - 1
+            chance = METRICS[metric].chance
+            if chance is not None and pair[1][0] > chance:
+                found[metric]["relative"] = (pair[0][0] - chance) / (pair[1][0] - chance) - 1
         return found
 
     def verdict(self, ours: Side, theirs: Side) -> str:
@@ -163,8 +171,13 @@ class TaskComparison:
         runs = [self._rows[next(iter(side.runs))] for side in (ours, theirs)]
         clusters = np.unique(self.clusters[inside], return_inverse=True)[1]
         pair = [
-            task_influences(
-                self.labels[inside], rows.scores[inside], clusters, None, self.probabilities
+            _influences(
+                ScoredRows(
+                    self.labels[inside],
+                    rows.scores[inside],
+                    clusters,
+                    probabilities=self.probabilities,
+                )
             )
             for rows in runs
         ]
@@ -198,6 +211,18 @@ class TaskComparison:
 
     def _has(self, run: str, metric: str) -> bool:
         return metric in self.by_run[run]
+
+
+def _influences(rows: ScoredRows) -> dict[str, Influence]:
+    """The compared metrics that rows of both labels define."""
+    if not rows.counts.both_classes:
+        return {}
+    found = {
+        metric.name: metric.influence(rows)
+        for metric in METRICS.where("models")
+        if metric.influence is not None and metric.is_of(rows)
+    }
+    return {name: influence for name, influence in found.items() if not np.isnan(influence[0])}
 
 
 def _has_probabilities(run: Evaluation, task: str) -> bool:

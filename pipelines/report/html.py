@@ -8,15 +8,14 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipelines.common.artifacts import atomic_file
-from pipelines.metrics import AT_K
+from pipelines.metrics import AT_K, METRICS
 from pipelines.report import attention, palette, plots, relevance
-from pipelines.report.against import NAMES
 from pipelines.report.attention_plots import attention_pictures
 from pipelines.report.data import drifted, machine_text, moved, pictures_of_drift, took
 from pipelines.report.gates import limits, measured, subject
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
-from pipelines.report.segments import judged, mark, signed, titled
+from pipelines.report.segments import judged, mark, shown_in_segments, signed, titled
 from pipelines.report.slices import effect_ends, outcome, small
 from pipelines.report.tables import ordered, own_names, places
 
@@ -78,7 +77,7 @@ class ReportPage:
                 metrics=metrics,
                 own=own_names(metrics["tasks"]),
                 compared=against,
-                metric_names=NAMES,
+                known=METRICS,
                 at_k=AT_K,
                 pictures={task: _pictures(evaluation, task) for task in metrics["tasks"]},
                 of_attention=_of_attention(evaluation),
@@ -109,6 +108,7 @@ def environment(*folders: Path) -> Environment:
     found.globals.update(agreement=relevance.agreement, methods=relevance.NAMES)
     found.globals.update(verdict=relevance.verdict, units_of=relevance.titled)
     found.globals.update(judged=judged, mark=mark, signed=signed, titled=titled)
+    found.globals.update(shown_in_segments=shown_in_segments)
     found.globals.update(drifted=drifted, machine_text=machine_text, moved=moved, took=took)
     found.globals.update(heads_of=attention.heads_of, sharpness=attention.sharpness)
     found.globals.update(looks_at=attention.looks_at, likeness=attention.likeness)

@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from pipelines.metrics.metric import METRICS, Metric
 from pipelines.report.numbers import ABSENT, count, decimal
-from pipelines.report.tables import calibrated, margin
+from pipelines.report.tables import margin, text_of
 
 SHOWN = 5
 Segment = Mapping[str, Any]
@@ -46,21 +47,35 @@ def worst_segments(task: str, segments: list[Segment]) -> Table:
         padding=(0, 1, 0, 0),
     )
     table.add_column("segment", overflow="fold")
-    for name in ("rows", "AUC", "to rest", "±95%", "logloss", "excess", "calibration"):
+    worst = sorted(segments, key=_badness)[:SHOWN]
+    rows = [_cells(found) for found in worst]
+    for name in rows[0]:
         table.add_column(name, justify="right", no_wrap=True)
-    for found in sorted(segments, key=_badness)[:SHOWN]:
-        table.add_row(
-            escape(titled(found)),
-            count(found["rows"]) + (" few" if found["few"] else ""),
-            decimal(found["auc"]),
-            signed(found, "auc_difference"),
-            decimal(margin(found, "auc_difference")),
-            decimal(found["logloss"]),
-            signed(found, "excess_logloss_difference"),
-            calibrated(found),
-            style="dim" if found["few"] else "",
-        )
+    for found, cells in zip(worst, rows, strict=True):
+        style = "dim" if found["few"] else ""
+        table.add_row(escape(titled(found)), *cells.values(), style=style)
     return table
+
+
+def shown_in_segments(task: Mapping[str, Any]) -> list[Metric]:
+    """The metrics of segments that a task has."""
+    metrics = METRICS.where("segments")
+    return [m for m in metrics if task["logloss"] is not None or not m.needs_probabilities]
+
+
+def _cells(found: Segment) -> dict[str, str]:
+    """The texts of a segment by column."""
+    cells = {"rows": count(found["rows"]) + (" few" if found["few"] else "")}
+    for metric in METRICS.where("segments"):
+        if metric.is_of_all_rows:
+            cells[metric.label or metric.name] = text_of(found, metric)
+        if "rest" in metric.where:
+            difference = f"{metric.name}_difference"
+            column = "to rest" if metric.is_of_all_rows else metric.label
+            cells[column] = signed(found, difference)
+            if metric.is_of_all_rows:
+                cells["±95%"] = decimal(margin(found, difference))
+    return cells
 
 
 def titled(found: Segment) -> str:
@@ -99,9 +114,10 @@ def judged(found: Segment, metric: str) -> str:
     probabilities are too low or in the wrong order, below 0 they are too high.
     """
     side = sign(found, metric)
-    if side and metric == "excess_logloss_difference":
-        own = found["excess_logloss"]
-        side = 1 if abs(own) < abs(own - found[metric]) else -1
+    known = METRICS[metric.removesuffix("_difference")]
+    if side and known.better == "zero":
+        value = found[known.name]
+        side = 1 if abs(value) < abs(value - found[metric]) else -1
     return {-1: "worse", 0: "", 1: "better"}[side]
 
 

@@ -1,17 +1,17 @@
 """Prints the metrics as a table."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pipelines.metrics import AT_K
+from pipelines.metrics import AT_K, METRICS
+from pipelines.metrics.metric import Metric
 from pipelines.report.numbers import ABSENT, count, decimal
 
-COLUMNS = ("rows", "positives", "AUC", "±95%", "ceiling", "GAUC", "logloss", "calibration")
-ALWAYS = ("rows", "positives", "AUC", "logloss", "calibration")
+_MARGIN, _CEILING = "±95%", "ceiling"  # of the first metric
 Cells = Mapping[str, str]  # text by column
 
 
@@ -28,8 +28,7 @@ def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
     title = f"{metrics['name']}: {metrics['model']} on {metrics['split']}"
     if metrics.get("drawn_negatives"):
         title += f", sampled: {metrics['drawn_negatives']:,} drawn negatives a request"
-    present = {name for _, cells, _ in rows for name, text in cells.items() if text != ABSENT}
-    shown = [name for name in COLUMNS if name in ALWAYS or name in present]
+    shown = columns_of(cells for _, cells, _ in rows)
     table = _table(title, shown)
     for label, cells, style in rows:
         texts = (cells.get(name, "") for name in shown)
@@ -41,16 +40,28 @@ def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
         console.print(_own(metrics["tasks"]))
 
 
+def columns_of(rows: Iterable[Cells]) -> list[str]:
+    """The columns that have a value, and those that each table shows."""
+    rows = list(rows)
+    always = {"rows", "positives", *(m.label or m.name for m in METRICS.where("summary"))}
+    always -= {m.label for m in METRICS.values() if m.unit != "rows"}
+    names = dict.fromkeys(name for cells in rows for name in cells)
+    present = {name for cells in rows for name, text in cells.items() if text != ABSENT}
+    return [name for name in names if name in always or name in present]
+
+
 def margin(task: Mapping[str, Any], metric: str = "auc") -> float | None:
     """Half of the width of the 95 % interval of a metric."""
     ends = task.get("intervals", {}).get(metric)
     return None if ends is None else (ends[1] - ends[0]) / 2
 
 
-def calibrated(task: Mapping[str, Any]) -> str:
-    """The calibration, marked `high` or `low` if it is off."""
-    off = task.get("calibration_off")
-    return decimal(task["calibration"], 3) + (f" {off}" if off else "")
+def text_of(found: Mapping[str, Any], metric: Metric) -> str:
+    """The value of a metric; calibration is marked `high` or `low` if it is off."""
+    if metric.better != "one":
+        return decimal(found.get(metric.name))
+    off = found.get("calibration_off")
+    return decimal(found.get(metric.name), 3) + (f" {off}" if off else "")
 
 
 def _table(title: str, columns: Sequence[str]) -> Table:
@@ -104,22 +115,27 @@ def ordered(task: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 def _rows(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Cells, str]]:
     """Label, cells and style."""
     for name, task in tasks.items():
-        ceiling = (task["ceiling"] or {}).get("auc")
         counts = {"rows": count(task["rows"]), "positives": count(task["positives"])}
-        best = {"ceiling": decimal(ceiling), "±95%": decimal(margin(task))}
-        yield name, {**counts, **best, **_metrics(task)}, ""
+        yield name, counts | summary_cells(task), ""
         trivial = task.get("trivial")
         if trivial and trivial["logloss"] is not None:
             yield "  train rate", _metrics(trivial), "dim"
         for baseline, found in task["baselines"].items():
-            order = {"AUC": decimal(found.get("auc")), "GAUC": decimal(found.get("gauc"))}
-            yield f"  {baseline}", order, "dim"
+            yield f"  {baseline}", _metrics(found), "dim"
 
 
-def _metrics(found: Mapping[str, Any]) -> Cells:
+def summary_cells(task: Mapping[str, Any]) -> Cells:
+    """The texts of a model by column: its metrics, the margin and the ceiling of the first one."""
+    cells, first = _metrics(task), METRICS.where("summary")[0]
+    order = first.label
+    best = (task["ceiling"] or {}).get(first.name)
+    beside = {_MARGIN: decimal(margin(task, first.name)), _CEILING: decimal(best)}
+    return {order: cells[order], **beside, **cells}
+
+
+def _metrics(found: Mapping[str, Any]) -> dict[str, str]:
     return {
-        "AUC": decimal(found["auc"]),
-        "GAUC": decimal(found["gauc"]),
-        "logloss": decimal(found["logloss"]),
-        "calibration": calibrated(found),
+        metric.label or metric.name: text_of(found, metric)
+        for metric in METRICS.where("summary")
+        if metric.name in found
     }

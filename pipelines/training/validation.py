@@ -12,7 +12,7 @@ from pipelines.experiment.monitor import Monitor
 from pipelines.feed import Feed
 from pipelines.metrics import MeansAtK, auc_by_class, logloss
 from pipelines.metrics.intervals import Z
-from pipelines.metrics.probability import rate_entropy
+from pipelines.metrics.probability import entropy_ratio
 from pipelines.scoring.scorer import Scorer
 from pipelines.training.stopping import diverged
 from recsys_attn.models import RankingModel
@@ -109,6 +109,6 @@ class _TaskMetrics:
             found["logloss"] = sum(self._losses) / self._rows if self._rows else np.nan
             if len(positive) and len(negative):
                 rate = len(positive) / (len(positive) + len(negative))
-                found["normalised_entropy"] = found["logloss"] / rate_entropy(rate)
+                found["normalised_entropy"] = entropy_ratio(found["logloss"], rate)
         at_k = self._top.metrics().items()
         return found | {name: value for name, value in at_k if value is not None}

@@ -18,10 +18,9 @@ from pipelines.report.numbers import ABSENT, count, decimal
 from pipelines.report.results import Evaluation
 from pipelines.report.sides import Side, check_same_rows, sides_of
 from pipelines.report.slices import effect_ends
-from pipelines.report.tables import calibrated, margin, own_names, places
+from pipelines.report.tables import columns_of, own_names, places, summary_cells
 from pipelines.workflow.run import STEPS
 
-_ALWAYS = ("AUC", "logloss", "calibration")
 Metrics = Mapping[str, Any]
 
 
@@ -113,19 +112,8 @@ def _runs(found: Mapping[str, Metrics]) -> Table:
 
 
 def _numbers(task: str, found: Mapping[str, Metrics]) -> Table:
-    cells = {
-        run: {
-            "AUC": decimal(metrics["auc"]),
-            "±95%": decimal(margin(metrics)),
-            "ceiling": decimal((metrics["ceiling"] or {}).get("auc")),
-            "GAUC": decimal(metrics["gauc"]),
-            "logloss": decimal(metrics["logloss"]),
-            "calibration": calibrated(metrics),
-        }
-        for run, metrics in found.items()
-    }
-    names = dict.fromkeys(name for texts in cells.values() for name in texts)
-    shown = [n for n in names if n in _ALWAYS or any(c[n] != ABSENT for c in cells.values())]
+    cells = {run: summary_cells(metrics) for run, metrics in found.items()}
+    shown = columns_of(cells.values())
     table = _table(task, shown)
     for run, texts in cells.items():
         table.add_row(escape(run), *(texts[name] for name in shown))

@@ -18,7 +18,8 @@ from tests.support.experiments import load
 def experiment(tmp_path: Path) -> Iterator[Experiment]:
     with registries.restored(tmp_path):
         METRICS.register("brier")(lambda labels, scores: 0.0)
-        yield load(tmp_path, evaluation__metrics=["brier"])
+        METRICS.register("lift", better="higher")(lambda labels, scores: 0.0)
+        yield load(tmp_path, evaluation__metrics=["brier", "lift"])
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,13 @@ def experiment(tmp_path: Path) -> Iterator[Experiment]:
         ("auc", None, None),
         ("brier", True, None),
         ("brier", False, None),
-        ("auc", True, "`minimise` is for metrics of your own.*Received: metric='auc'"),
+        ("lift", None, None),
+        ("lift", False, "`minimise` is for metrics whose better.*Received: metric='lift'"),
+        (
+            "auc",
+            True,
+            "`minimise` is for metrics whose better.*Received: metric='auc'",
+        ),
         ("brier", None, "`minimise` is missing: 'brier' is a metric of your own"),
         ("calibration", None, "`metric` names 'calibration'"),
         ("brie", None, "`metric` names 'brie'.*Did you mean 'brier'"),

@@ -7,10 +7,9 @@ from functools import reduce
 import numpy as np
 import pytest
 
-from pipelines.metrics import MeansAtK, ordered, ranked, task_metrics
+from pipelines.metrics import MeansAtK, ranked, scored_rows, task_metrics
 from pipelines.metrics.cluster_sums import ClusterSums
 from pipelines.metrics.intervals import delong_of, interval_of
-from pipelines.metrics.ordered import whole_groups
 from pipelines.metrics.probability import (
     calibration_error_of,
     calibration_of,
@@ -19,6 +18,7 @@ from pipelines.metrics.probability import (
 )
 from pipelines.metrics.ranked import LabelCounts, Ranked
 from pipelines.metrics.ranking import auc_by_group, average_precision_of
+from pipelines.metrics.scored_rows import whole_groups
 from tests.pipelines.metrics.samples import LEVELS, sample
 
 RNG = np.random.default_rng(17)
@@ -83,7 +83,7 @@ def test_the_size_of_a_part_changes_nothing(order, monkeypatch):
     requests = np.sort(requests) if order == "sorted" else requests
     options = {"groups": groups, "requests": requests, "train_rate": 0.3}
     whole = task_metrics(labels, scores, **options)
-    monkeypatch.setattr(ordered, "_ROWS", 53)
+    monkeypatch.setattr(scored_rows, "_PART", 53)
     assert task_metrics(labels, scores, **options) == whole
 
 

@@ -55,6 +55,9 @@ def test_task_metrics_are_those_of_the_labelled_rows():
     (within, counted), rate = gauc(y, s, g), np.full(y.shape, 0.4)
     ranked = np.unique(r[y == 1]).size - sum(y[r == one].all() for one in np.unique(r))
 
+    low, high = found["intervals"].pop("normalised_entropy")  # by test_table's influence
+    np.testing.assert_allclose((low + high) / 2, found["normalised_entropy"])
+
     def at_k(column):
         top = MeansAtK((2, 3))
         top.add(y, column, r)
@@ -86,6 +89,7 @@ def test_task_metrics_are_those_of_the_labelled_rows():
             "gauc": gauc(y, t, g)[0],
             "at_k": at_k(t),
             "logloss": logloss(y, t),
+            "calibration": calibration(y, t),
         },
         "baselines": {"popularity": {"auc": auc(y, p), "gauc": gauc(y, p, g)[0], "at_k": at_k(p)}},
     }
@@ -141,7 +145,7 @@ def test_undefined_task_metrics_are_none():
     names = "auc gauc gauc_groups ranked_requests logloss calibration calibration_off trivial"
     names += " ceiling average_precision normalised_entropy recalibrated_entropy gauc_share"
     nothing = {**dict.fromkeys(names.split()), "at_k": {}}
-    ends = dict.fromkeys(("auc", "auc_delong", "logloss", "calibration"))
+    ends = dict.fromkeys(("auc", "auc_delong", "logloss", "calibration", "normalised_entropy"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         unlabelled = task_metrics([np.nan, np.nan], [0.1, 0.2])
