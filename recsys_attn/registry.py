@@ -15,7 +15,7 @@ from recsys_attn.checks import unknown_name
 from recsys_attn.serialization import arguments_of, deserialize
 
 Member = TypeVar("Member", bound=type)
-Part = TypeVar("Part", bound=Callable[..., Any])
+Part = TypeVar("Part")
 Own = TypeVar("Own", bound=Callable[..., Any])
 
 

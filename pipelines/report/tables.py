@@ -116,7 +116,7 @@ def _rows(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Cells, str]]:
     """Label, cells and style."""
     for name, task in tasks.items():
         counts = {"rows": count(task["rows"]), "positives": count(task["positives"])}
-        yield name, counts | summary_cells(task), ""
+        yield name, {**counts, **summary_cells(task)}, ""
         trivial = task.get("trivial")
         if trivial and trivial["logloss"] is not None:
             yield "  train rate", _metrics(trivial), "dim"
