@@ -5,16 +5,17 @@ Importing it takes no Keras; what needs it is imported at its first use.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from recsys_attn.id_transforms import Age, Hash, Quantile, Vocabulary
+from recsys_attn.lazy import lazy_names
 from recsys_attn.registered import register_names as _register_names
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 
 if TYPE_CHECKING:
-    from recsys_attn import attention, interactions, models, multitask
+    from recsys_attn import attention, blocks, interactions, models, multitask, objectives
     from recsys_attn.attention import MultiHeadAttention
+    from recsys_attn.embeddings import FeatureEmbedding
     from recsys_attn.interactions import AutoInt, TargetAttention
     from recsys_attn.multitask import MMoE
 
@@ -22,6 +23,7 @@ __all__ = [
     "Age",
     "AutoInt",
     "Categorical",
+    "FeatureEmbedding",
     "Hash",
     "MMoE",
     "MultiHeadAttention",
@@ -33,25 +35,25 @@ __all__ = [
     "Task",
     "Vocabulary",
     "attention",
+    "blocks",
     "interactions",
     "models",
     "multitask",
+    "objectives",
 ]
 
-_LAYERS = {
+_MODULES = {
     "AutoInt": "interactions",
+    "FeatureEmbedding": "embeddings",
     "MMoE": "multitask",
     "MultiHeadAttention": "attention",
     "TargetAttention": "interactions",
+    **dict.fromkeys(
+        ("attention", "blocks", "interactions", "models", "multitask", "objectives"), ""
+    ),
 }
+_HERE = ["Age", "Categorical", "Hash", "Numeric", "Quantile", "Schema", "Sequence", "Task"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _LAYERS:
-        return getattr(import_module(f"{__name__}.{_LAYERS[name]}"), name)
-    if name in __all__:
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
+__getattr__, __dir__ = lazy_names(__name__, _MODULES, [*_HERE, "Vocabulary"])
 
 _register_names()

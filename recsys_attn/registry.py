@@ -1,83 +1,21 @@
-"""Registries of parts by name; that of layers makes a part from a name or a config too."""
+"""Registries of layers, which make a part from a name or a config."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import keras
 
 from recsys_attn.checks import unknown_name
+from recsys_attn.named_parts import require_free
 from recsys_attn.serialization import arguments_of, deserialize
 
 Member = TypeVar("Member", bound=type)
-Part = TypeVar("Part")
-Own = TypeVar("Own", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, eq=False)
-class NamedParts(Mapping[str, Part], Generic[Part]):
-    """Functions or classes of one kind by name, such as the models.
-
-    Args:
-        kind: The name of a part in an error, such as `"model"`.
-        members: The parts by name; `register` fills it.
-
-    Example:
-
-    >>> from recsys_attn.registry import NamedParts
-    >>> SHAPES = NamedParts("shape")
-    >>> @SHAPES.register("square")
-    ... def square(side):
-    ...     return side**2
-    >>> SHAPES["square"](3)
-    9
-    """
-
-    kind: str
-    members: dict[str, Part] = field(default_factory=dict)
-
-    def register(self, name: str) -> Callable[[Own], Own]:
-        """Returns the decorator that enters a function or a class under a name.
-
-        Raises:
-            ValueError: Another part has this name.
-        """
-
-        def enter(part: Any) -> Any:
-            _require_free(self.kind, name, part, self.members)
-            self.members[name] = part
-            return part
-
-        return enter
-
-    def __getitem__(self, name: str) -> Part:
-        return self.members[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.members)
-
-    def __len__(self) -> int:
-        return len(self.members)
-
-
-def _require_free(kind: str, name: str, part: Any, parts: Mapping[str, Any]) -> None:
-    """Raises if another part has the name; a module that runs again may enter its own again."""
-    there = parts.get(name)
-    there = getattr(there, "func", there)
-    if there is not None and _place(there) != _place(part):
-        raise ValueError(
-            f"The name {name!r} is that of another {kind}, {_place(there)}; choose another. "
-            f"Received: {_place(part)}"
-        )
-
-
-def _place(part: Any) -> str:
-    return f"{part.__module__}.{part.__qualname__}"
 
 
 @dataclass(frozen=True)
@@ -136,7 +74,7 @@ class Registry:
         def enter(member: Member) -> Member:
             kind = self.kind.partition(" ")[2]
             for taken in (name, *aliases):
-                _require_free(kind, taken, member, {**self.members, **self.reserved})
+                require_free(kind, taken, member, {**self.members, **self.reserved})
             self.members[name] = member
             for alias, fixed in aliases.items():
                 self.members[alias] = functools.partial(member, **fixed)

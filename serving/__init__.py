@@ -5,8 +5,9 @@ The names below are imported when they are first used, so that `import serving` 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from recsys_attn.lazy import lazy_names
 
 if TYPE_CHECKING:
     from serving.client.asynchronous import AsyncClient
@@ -52,21 +53,14 @@ __all__ = [
     "Unavailable",
     "Unimplemented",
 ]
-_MODULES = {
-    "AsyncClient": "serving.client.asynchronous",
-    "Client": "serving.client.blocking",
-    "ClientOptions": "serving.client.options",
-    "Ranking": "serving.client.ranking",
-    "Tls": "serving.common.tls",
+_CLIENT = {
+    "AsyncClient": "client.asynchronous",
+    "Client": "client.blocking",
+    "ClientOptions": "client.options",
+    "Ranking": "client.ranking",
+    "Tls": "common.tls",
 }
-_ERRORS = "serving.common.errors"
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES.get(name, _ERRORS)), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_names(
+    __name__, {name: _CLIENT.get(name, "common.errors") for name in __all__}
+)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 
 from pipelines.common.errors import did_you_mean, sentence
-from recsys_attn.models.registry import OTHER_NAMES
+from recsys_attn.model_names import OTHER_NAMES
 
 # The expectation by pydantic's error type, filled with its context.
 _EXPECTED = {

@@ -1,56 +1,14 @@
-"""The protocols of feature transforms, fitted in mergeable parts, and shared helpers."""
+"""What transforms share: raw values as tensors, and graphs that are applied to columns."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
 from pipelines.common.missing import MISSING_INT
-from recsys_attn.registry import NamedParts
+from pipelines.features.transforms import GraphFunction
 from recsys_attn.schema import PADDING_ID
-
-GraphFunction = Callable[[Any], Any]
-
-
-class Fitter(Protocol):
-    """Fits a transform: `finish(merge(fit_batch(a), fit_batch(b)))`, in any order of batches."""
-
-    def fit_batch(self, values: pa.Array) -> Any:
-        """The state of one batch of values."""
-
-    def merge(self, first: Any, second: Any) -> Any:
-        """The state of both batches together."""
-
-    def finish(self, state: Any) -> Transform:
-        """The transform, from the state of the whole data."""
-
-
-class Transform(Protocol):
-    """A fitted transform; `apply` and the function of `graph` return the same numbers."""
-
-    def apply(self, values: pa.Array) -> np.ndarray:
-        """Raw values to ids (int32; missing is 0) or numbers (float32; missing is NaN)."""
-
-    def graph(self) -> GraphFunction:
-        """A function of a raw tensor for the exported graph, with its lookup tables."""
-
-    def state(self) -> dict[str, Any]:
-        """Plain data for JSON; a vocabulary has a pyarrow array `"values"`."""
-
-
-class OwnFitter(Fitter, Protocol):
-    """A transform of a user: a dataclass of its options, which fits it and loads it."""
-
-    def load(self, state: dict[str, Any]) -> Transform:
-        """The transform whose `state` was saved."""
-
-
-TRANSFORMS: NamedParts[Callable[..., OwnFitter]] = NamedParts("transform")
-
 
 class Chained(tf.Module):
     """Functions of a graph, one after the other; the tables that they hold are exported.

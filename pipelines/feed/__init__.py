@@ -1,17 +1,27 @@
-"""The feed of the training: Parquet in, batches of requests out."""
+"""The feed of the training: Parquet in, batches of requests out.
 
-from pipelines.feed.batch import (
-    BATCH_REQUESTS,
-    LENGTHS,
-    PADDED_CANDIDATES,
-    TRAINING_CANDIDATES,
-    Batch,
-)
-from pipelines.feed.batch_layout import Arrays, Layout
-from pipelines.feed.catalogue import Catalogue
-from pipelines.feed.feed import Feed
-from pipelines.feed.negatives import Negatives
-from pipelines.feed.order import Position
+The names below are imported at their first use, as they need TensorFlow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from recsys_attn.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from pipelines.feed.batch import (
+        BATCH_REQUESTS,
+        LENGTHS,
+        PADDED_CANDIDATES,
+        TRAINING_CANDIDATES,
+        Batch,
+    )
+    from pipelines.feed.batch_layout import Arrays, Layout
+    from pipelines.feed.catalogue import Catalogue
+    from pipelines.feed.feed import Feed
+    from pipelines.feed.negatives import Negatives
+    from pipelines.feed.order import Position
 
 __all__ = [
     "BATCH_REQUESTS",
@@ -26,3 +36,16 @@ __all__ = [
     "Negatives",
     "Position",
 ]
+
+_MODULES = {
+    "Arrays": "batch_layout",
+    "Catalogue": "catalogue",
+    "Feed": "feed",
+    "Layout": "batch_layout",
+    "Negatives": "negatives",
+    "Position": "order",
+}
+
+__getattr__, __dir__ = lazy_names(
+    __name__, {name: _MODULES.get(name, "batch") for name in __all__}
+)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from recsys_attn.registry import NamedParts
+from recsys_attn.named_parts import NamedParts
 
 SPLITS = ("train", "valid", "test")
 ALL = "all"  # the only part of a source without splits

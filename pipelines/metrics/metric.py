@@ -11,7 +11,7 @@ import numpy as np
 
 from pipelines.metrics.cluster_sums import Influence
 from pipelines.metrics.scored_rows import ScoredRows
-from recsys_attn.registry import NamedParts
+from recsys_attn.named_parts import NamedParts
 
 # Parts of a report: its first table; its second one; segments; a segment against all other rows;
 # two models on the same rows.

@@ -5,23 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from recsys_attn.checks import unknown_name
+from recsys_attn.model_names import OTHER_NAMES
 from recsys_attn.models.ranking import RankingModel
-from recsys_attn.registry import NamedParts
-
-# Names of papers whose model is an option of another one's function.
-OTHER_NAMES = {
-    "autoint+": "'autoint' with `mlp_units`",
-    "cgc": "'ple' with `num_layers = 1`",
-    "dcn_v2": "'dcn'",
-    "dnn": "'mlp'",
-    "dualmlp": "'finalmlp' with `gated = false`",
-    "fwfm": "'fm' with `pair_weights = true`",
-    "gdcn": "'dcn' with `gated = true`",
-    "lr": "'logistic_regression'",
-    "omoe": "'mmoe' with `one_gate = true`",
-    "ppnet": "'pepnet' with `person` alone",
-    "shared_bottom": "'mlp' with `tower_units`",
-}
+from recsys_attn.named_parts import NamedParts
 
 MODELS: NamedParts[Callable[..., RankingModel]] = NamedParts("model")
 

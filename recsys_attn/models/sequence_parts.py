@@ -15,7 +15,7 @@ from recsys_attn.models.encoded_history import EncoderParts, encoder_parts
 from recsys_attn.models.event_encoder import EventEncoder
 from recsys_attn.models.item_scores import ItemScores
 from recsys_attn.models.sequence_model import SequenceModel, item_sequence, only_history
-from recsys_attn.registry import NamedParts
+from recsys_attn.named_parts import NamedParts
 from recsys_attn.schema import Schema, is_age
 
 # The vectors of items start small: a block of full size would hide them.
