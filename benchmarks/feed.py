@@ -29,7 +29,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.shared.shuffling import ShuffleQuality
-from pipelines.features import FittedFeatures, fit
+from pipelines.features import FittedFeatures
+from pipelines.features.fit import fit
 from pipelines.feed import LENGTHS, TRAINING_CANDIDATES, Feed, Position
 from pipelines.feed.order import Order
 from pipelines.feed.tensors import block_tensors

@@ -32,7 +32,7 @@ from tensorflow_serving.apis import predict_pb2
 from pipelines.common.artifacts import MANIFEST, write_json
 from pipelines.experiment.config import ExportOptions
 from pipelines.export.export import export
-from pipelines.features import fit
+from pipelines.features.fit import fit
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import autoint
 from recsys_attn.schema import Categorical, Feature, Numeric, Schema, Task

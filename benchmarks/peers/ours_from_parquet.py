@@ -19,7 +19,7 @@ from benchmarks.peers.data import Batch, load
 from benchmarks.peers.ours import Ours
 from benchmarks.peers.ours_model import blocks_of, inputs_of, make_schema
 from benchmarks.peers.settings import Settings
-from pipelines.features import fit
+from pipelines.features.fit import fit
 from pipelines.feed import LENGTHS, TRAINING_CANDIDATES, Feed, Position
 from pipelines.feed import Batch as FeedBatch
 from pipelines.storage.dataset import DataSplit

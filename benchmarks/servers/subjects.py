@@ -27,7 +27,8 @@ from pipelines.common.artifacts import MANIFEST, write_json
 from pipelines.experiment.config import ExportOptions
 from pipelines.export.export import export
 from pipelines.export.raw_inputs import RANK_SIGNATURE, ROWS_SIGNATURE, Raw, raw_request, raw_rows
-from pipelines.features import FittedFeatures, fit
+from pipelines.features import FittedFeatures
+from pipelines.features.fit import fit
 from pipelines.storage.dataset import DataSplit
 from recsys_attn import models
 from recsys_attn.models import RankingModel

@@ -36,13 +36,16 @@ def opened(
 ) -> Iterator[Steps]:
     """Loads an experiment, with changed keys and overrides, and locks its run folder."""
     with reported():
+        from pipelines.experiment.config import check_keys, load_experiment
+
+        values = {**(changed or {}), **values_of(overrides)}
+        check_keys(experiment, values)
         import_tensorflow()
-        from pipelines.experiment.config import load_experiment
         from pipelines.scoring.microbatches import one_thread_each
         from pipelines.workflow.steps import Steps
 
         one_thread_each()
-        checked = load_experiment(experiment, {**(changed or {}), **values_of(overrides)})
+        checked = load_experiment(experiment, values)
         with run_folder(experiment, run_dir, checked.name) as folder:
             yield Steps.of(checked, folder, CONSOLE, force)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, create_model, model_validator
 
@@ -22,6 +23,7 @@ from pipelines.experiment.model_options import (
     DEFAULT_MODEL,
     ModelOptions,
     any_model,
+    any_named_model,
     default_model,
 )
 from pipelines.experiment.monitor import Monitor
@@ -37,17 +39,11 @@ from pipelines.experiment.ranked_tasks import check_ranked_tasks
 from pipelines.experiment.teacher_options import TeacherOptions
 from pipelines.experiment.validation_errors import explain
 from pipelines.experiment.weight_options import TaskWeightOptions, check_tasks
-from pipelines.features.base import TRANSFORMS
+from pipelines.features.transforms import TRANSFORMS
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.item_features import check_key
-from recsys_attn import models
 from recsys_attn.id_transforms import OwnTransform
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
-
-if TYPE_CHECKING:
-    _Model = ModelOptions
-else:
-    _Model = any_model()
 
 
 class TrainingOptions(LoopOptions):
@@ -202,7 +198,7 @@ class Experiment(TomlTable):
     data: DataOptions
     features: tuple[_Feature, ...]
     tasks: tuple[Task, ...] = Field(min_length=1)
-    model: _Model = default_model()
+    model: ModelOptions = ModelOptions(name=DEFAULT_MODEL)
     training: TrainingOptions = TrainingOptions()
     evaluation: EvaluationOptions = EvaluationOptions()
     export: ExportOptions = ExportOptions()
@@ -276,6 +272,8 @@ def load_experiment(path: Path, overrides: dict[str, Any] | None = None) -> Expe
         path: The file or the run folder.
         overrides: Values by dotted key that replace those of the file.
     """
+    from recsys_attn import models
+
     values = read_values(path, overrides or {})
     data = values.get("data")
     if "objectives" in values or (isinstance(data, dict) and data.get("source") == "events"):
@@ -285,9 +283,31 @@ def load_experiment(path: Path, overrides: dict[str, Any] | None = None) -> Expe
             "scores with it."
         )
     import_parts(values, path)
+    return _checked(values, path, lambda: experiment_type(tuple(models.MODELS)))
+
+
+def check_keys(path: Path, overrides: dict[str, Any]) -> None:
+    """Checks an experiment as far as it can be without an import of TensorFlow.
+
+    So an error takes no time: what is left are the values of the model's arguments, and all of an
+    experiment with `imports` or with events.
+
+    Raises:
+        PipelineError: A key or a value is wrong.
+    """
+    values = read_values(path, overrides)
+    data = values.get("data")
+    has_events = isinstance(data, dict) and data.get("source") == "events"
+    if not (has_events or "objectives" in values or "imports" in values):
+        _checked(values, path, _named_type)
+
+
+def _checked(
+    values: dict[str, Any], path: Path, kind_of: Callable[[], type[Experiment]]
+) -> Experiment:
     inherited = _expand_shorthands(values)
     check_own_options(values, str(path))
-    kind = experiment_type(tuple(models.MODELS))
+    kind = kind_of()
     try:
         # Pydantic's strict rules for JSON fit TOML: lists are lists, whole numbers are numbers,
         # and nothing else is converted.
@@ -309,6 +329,11 @@ def read_values(path: Path, overrides: dict[str, Any]) -> dict[str, Any]:
 def experiment_type(names: tuple[str, ...]) -> type[Experiment]:
     """The class of an experiment with one of the models of these names."""
     return create_model("Experiment", __base__=Experiment, model=(any_model(), default_model()))
+
+
+def _named_type() -> type[Experiment]:
+    default = ModelOptions(name=DEFAULT_MODEL)
+    return create_model("Experiment", __base__=Experiment, model=(any_named_model(), default))
 
 
 def _read_kept(folder: Path) -> dict[str, Any]:

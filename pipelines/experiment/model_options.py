@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from pipelines.common.function_options import options_of
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.encoder_options import EncoderFrom
-from recsys_attn import models
+from recsys_attn.model_names import arguments_by_model
 
 DEFAULT_MODEL = "attention_ranker"
 
@@ -35,17 +36,37 @@ class ModelOptions(TomlTable):
         return self.model_dump(exclude={"name", "exclude", "encoder_from"})
 
 
+def any_model() -> Any:
+    """The type of `[model]`: the table of any model that is registered now."""
+    from recsys_attn import models
+
+    return _one_of(_table(name) for name in models.MODELS)
+
+
+def any_named_model() -> Any:
+    """The same with values of any type: what can be checked without an import of Keras."""
+    return _one_of(
+        create_model(
+            name,
+            __base__=ModelOptions,
+            name=(Literal[name], name),
+            **dict.fromkeys(arguments, (Any, None)),  # type: ignore[call-overload]
+        )
+        for name, arguments in arguments_by_model().items()
+    )
+
+
 def default_model() -> ModelOptions:
     """The model of an experiment that names none."""
     return _table(DEFAULT_MODEL)(name=DEFAULT_MODEL)
 
 
-def any_model() -> Any:
-    """The type of `[model]`: the table of any model that is registered now."""
-    tables = [_table(name) for name in models.MODELS]
+def _one_of(tables: Iterable[type[ModelOptions]]) -> Any:
     return Annotated[functools.reduce(operator.or_, tables), Field(discriminator="name")]
 
 
 @functools.cache
 def _table(name: str) -> type[ModelOptions]:
+    from recsys_attn import models
+
     return options_of(models.get(name), ModelOptions, name=(Literal[name], name))

@@ -15,7 +15,7 @@ from pipelines.common.function_options import options_of
 from pipelines.common.own_parts import OwnParts
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.validation_errors import explain
-from pipelines.features.base import TRANSFORMS
+from pipelines.features.transforms import TRANSFORMS
 from pipelines.ingest.source import SOURCES
 from pipelines.metrics import METRICS
 from recsys_attn.id_transforms import OwnTransform

@@ -7,8 +7,10 @@ import pyarrow as pa
 import tensorflow as tf
 
 from pipelines.common.missing import MISSING_INT
-from pipelines.features.transforms import GraphFunction
+from pipelines.features.transforms import TRANSFORMS as TRANSFORMS
+from pipelines.features.transforms import GraphFunction as GraphFunction
 from recsys_attn.schema import PADDING_ID
+
 
 class Chained(tf.Module):
     """Functions of a graph, one after the other; the tables that they hold are exported.

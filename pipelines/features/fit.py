@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from pipelines.engines.base import Engine, tree
 from pipelines.features.age import AgeFitter
-from pipelines.features.base import TRANSFORMS, Fitter
 from pipelines.features.fitted import FittedFeatures, raw_column
 from pipelines.features.hashing import HashFitter
 from pipelines.features.lists import flatten_list
 from pipelines.features.numeric import NumericFitter
 from pipelines.features.quantile import QuantileFitter
+from pipelines.features.transforms import TRANSFORMS, Fitter
 from pipelines.features.vocabulary import VocabularyFitter
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.footers import Footers

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 from pipelines.common.artifacts import read_json, write_json
 from pipelines.common.errors import PipelineError
 from pipelines.features.age import AgeTransform
-from pipelines.features.base import TRANSFORMS, Transform
 from pipelines.features.hashing import HashTransform
 from pipelines.features.lists import check_aligned, drop_missing, flatten_list, pad_last
 from pipelines.features.numeric import NumericTransform
 from pipelines.features.quantile import QuantileTransform
+from pipelines.features.transforms import TRANSFORMS, Transform
 from pipelines.features.vocabulary import VocabularyTransform
 from pipelines.items import ItemTable
 from pipelines.storage.columns import arrow_type

@@ -46,6 +46,4 @@ _MODULES = {
     "Position": "order",
 }
 
-__getattr__, __dir__ = lazy_names(
-    __name__, {name: _MODULES.get(name, "batch") for name in __all__}
-)
+__getattr__, __dir__ = lazy_names(__name__, {name: _MODULES.get(name, "batch") for name in __all__})

@@ -11,8 +11,8 @@ from recsys_attn.backend.selecting import places_of
 from recsys_attn.blocks.norms import has_batch_statistics
 from recsys_attn.checks import require_number
 from recsys_attn.layer import Layer
-from recsys_attn.objectives.item_losses import ITEM_LOSSES
 from recsys_attn.named_parts import NamedParts
+from recsys_attn.objectives.item_losses import ITEM_LOSSES
 from recsys_attn.tensors import Tensor
 
 Inputs = Mapping[str, Tensor]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from keras import ops
 
-from pipelines.features.base import TRANSFORMS
+from pipelines.features.transforms import TRANSFORMS
 from pipelines.features.hashing import HashTransform
 from recsys_attn.attention.scores import SCORES, Score
 from recsys_attn.id_transforms import Hash

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipelines.features.base import TRANSFORMS
+from pipelines.features.transforms import TRANSFORMS
 from pipelines.ingest.source import SOURCES
 from pipelines.metrics import METRICS
 from recsys_attn.attention.gates import GATES

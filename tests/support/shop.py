@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.common.missing import MISSING_INT
-from pipelines.features import FittedFeatures, fit
+from pipelines.features import FittedFeatures
+from pipelines.features.fit import fit
 from pipelines.storage.columns import arrow_type
 from recsys_attn.id_transforms import Hash, Quantile, Vocabulary
 from recsys_attn.models import RankingModel, attention_ranker, logistic_regression

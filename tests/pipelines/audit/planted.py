@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pipelines.features import FittedFeatures, fit
+from pipelines.features import FittedFeatures
+from pipelines.features.fit import fit
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.interactions import TargetAttention
 from recsys_attn.models import RankingModel

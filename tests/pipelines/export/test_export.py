@@ -13,7 +13,7 @@ from pipelines.experiment.names import check_feature_names
 from pipelines.export.raw_inputs import raw_request, raw_rows
 from pipelines.export.serving_module import ServingModule
 from pipelines.export.signatures import views
-from pipelines.features import fit
+from pipelines.features.fit import fit
 from pipelines.scoring.scorer import Scorer
 from recsys_attn.id_transforms import Vocabulary
 from recsys_attn.models import logistic_regression

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from pipelines.common.missing import MISSING_INT
-from pipelines.features import fit
+from pipelines.features.fit import fit
 from pipelines.features.numeric import NumericFitter
 from pipelines.features.quantile import QuantileFitter
 from pipelines.features.vocabulary import VocabularyFitter

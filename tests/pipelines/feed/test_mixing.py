@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.features import fit
+from pipelines.features.fit import fit
 from pipelines.feed import Feed
 from pipelines.feed.mixing import Mixing, shuffle_advice
 from pipelines.feed.order import Position
