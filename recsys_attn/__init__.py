@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from recsys_attn.id_transforms import Age, Hash, Quantile, Vocabulary
-from recsys_attn.lazy import lazy_names
+from recsys_attn.lazy import lazy_names as _lazy_names
 from recsys_attn.registered import register_names as _register_names
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 
@@ -54,6 +54,6 @@ _MODULES = {
 }
 _HERE = ["Age", "Categorical", "Hash", "Numeric", "Quantile", "Schema", "Sequence", "Task"]
 
-__getattr__, __dir__ = lazy_names(__name__, _MODULES, [*_HERE, "Vocabulary"])
+__getattr__, __dir__ = _lazy_names(__name__, _MODULES, [*_HERE, "Vocabulary"])
 
 _register_names()

@@ -5,9 +5,8 @@ The names below are imported when they are first used, so that `import serving` 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from recsys_attn.lazy import lazy_names
+import importlib
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from serving.client.asynchronous import AsyncClient
@@ -53,14 +52,21 @@ __all__ = [
     "Unavailable",
     "Unimplemented",
 ]
-_CLIENT = {
-    "AsyncClient": "client.asynchronous",
-    "Client": "client.blocking",
-    "ClientOptions": "client.options",
-    "Ranking": "client.ranking",
-    "Tls": "common.tls",
+_MODULES = {
+    "AsyncClient": "serving.client.asynchronous",
+    "Client": "serving.client.blocking",
+    "ClientOptions": "serving.client.options",
+    "Ranking": "serving.client.ranking",
+    "Tls": "serving.common.tls",
 }
+_ERRORS = "serving.common.errors"
 
-__getattr__, __dir__ = lazy_names(
-    __name__, {name: _CLIENT.get(name, "common.errors") for name in __all__}
-)
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES.get(name, _ERRORS)), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -21,7 +21,8 @@ from benchmarks.boards_on_jax import arrays as names
 from pipelines.boards.board import LoadedBoard, load_board
 from pipelines.common.artifacts import commit
 from pipelines.common.errors import PipelineError
-from pipelines.experiment.config import Experiment, TrainingOptions
+from pipelines.experiment.config import Experiment
+from pipelines.experiment.training_options import TrainingOptions
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
 from pipelines.feed.counts import RequestCounts

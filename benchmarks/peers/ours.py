@@ -12,7 +12,7 @@ from benchmarks.peers.contender import run
 from benchmarks.peers.data import Batch
 from benchmarks.peers.ours_model import blocks_of, inputs_of, make_model, make_schema
 from benchmarks.peers.settings import Settings
-from pipelines.experiment.config import TrainingOptions
+from pipelines.experiment.training_options import TrainingOptions
 from pipelines.feed import Layout
 from pipelines.scoring.microbatches import micro_batch_rows, one_thread_each
 from pipelines.training.optimizer import make_optimizer

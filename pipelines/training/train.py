@@ -11,7 +11,8 @@ import keras
 
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
-from pipelines.experiment.config import Experiment, TrainingOptions
+from pipelines.experiment.config import Experiment
+from pipelines.experiment.training_options import TrainingOptions
 from pipelines.features import FittedFeatures
 from pipelines.feed import (
     LENGTHS,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.boards_on_jax.arrays import of_input, of_label
-from pipelines.experiment.config import TrainingOptions
+from pipelines.experiment.training_options import TrainingOptions
 from pipelines.feed import Layout
 from pipelines.training.optimizer import make_optimizer
 from pipelines.training.step import TrainStep

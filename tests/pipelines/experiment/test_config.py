@@ -8,8 +8,9 @@ import pytest
 
 from pipelines.common.artifacts import EXPERIMENT, write_json
 from pipelines.common.errors import PipelineError
-from pipelines.experiment.config import TrainingOptions, load_experiment
+from pipelines.experiment.config import load_experiment
 from pipelines.experiment.step_fingerprints import resolved
+from pipelines.experiment.training_options import TrainingOptions
 from pipelines.ingest.data_options import SplitPaths
 from pipelines.ingest.split_options import SplitOptions
 from recsys_attn import models

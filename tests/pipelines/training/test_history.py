@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from pipelines.experiment.config import TrainingOptions
+from pipelines.experiment.training_options import TrainingOptions
 from pipelines.training.history import History
 from recsys_attn.optimizers import WarmUp
 

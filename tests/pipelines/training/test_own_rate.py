@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from pipelines.experiment.config import TrainingOptions
+from pipelines.experiment.training_options import TrainingOptions
 from pipelines.training.optimizer import LearningRate, kind_of, make_optimizer
 from pipelines.training.own_rate import OwnRate
 

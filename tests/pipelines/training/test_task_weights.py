@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.common.errors import PipelineError
-from pipelines.experiment.config import TrainingOptions
+from pipelines.experiment.training_options import TrainingOptions
 from pipelines.training import check_model
 from pipelines.training.task_weights import (
     GradNormWeights,

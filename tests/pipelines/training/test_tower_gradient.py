@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.experiment.config import TrainingOptions
+from pipelines.experiment.training_options import TrainingOptions
 from pipelines.feed import Layout
 from pipelines.training import step as step_module
 from pipelines.training.optimizer import make_optimizer
