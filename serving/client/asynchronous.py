@@ -13,7 +13,7 @@ import grpc
 
 from serving.client.base import ClientBase
 from serving.client.call import Calls, Rpc
-from serving.client.connection import Opened
+from serving.client.connection import Channels
 from serving.client.methods import Methods
 from serving.common.errors import FailedPrecondition, ServingError
 from serving.common.tls import authorization
@@ -57,7 +57,7 @@ class AsyncClient(ClientBase):
     reload = _awaited(Methods.reload)
 
     def _start(self) -> None:
-        self._opened: Opened | None = None  # in the event loop of the first call
+        self._channels: Channels | None = None  # in the event loop of the first call
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
 
@@ -75,7 +75,7 @@ class AsyncClient(ClientBase):
     async def close(self) -> None:
         """Closes the connections and cancels running calls."""
         self._is_closed = True
-        for channel in () if self._opened is None else self._opened.channels:
+        for channel in () if self._channels is None else self._channels.channels:
             await channel.close()
 
     async def _run(self, steps: Calls[T]) -> T:
@@ -94,9 +94,9 @@ class AsyncClient(ClientBase):
     async def _send(self, call: Rpc) -> Any:
         if self._is_closed:
             raise self._connection.closed(call)
-        if self._opened is None:
+        if self._channels is None:
             self._loop = asyncio.get_running_loop()
-            self._opened = self._connection.open(grpc.aio)
+            self._channels = self._connection.open(grpc.aio)
         if self._loop is not asyncio.get_running_loop():
             raise FailedPrecondition("The client belongs to another event loop. Make one for each.")
         headers, token = call.invocation.headers, self._connection.token
@@ -104,7 +104,7 @@ class AsyncClient(ClientBase):
             value = token() if callable(token) else token
             headers += (authorization(await value if inspect.isawaitable(value) else value),)
         try:
-            return await self._opened.methods[call.method](
+            return await self._channels.methods[call.method](
                 call.request, timeout=call.invocation.remaining(), metadata=headers
             )
         except grpc.RpcError as error:

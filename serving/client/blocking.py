@@ -57,7 +57,7 @@ class Client(ClientBase):
     reload = _blocking(Methods.reload)
 
     def _start(self) -> None:
-        self._opened = self._connection.open(grpc)
+        self._channels = self._connection.open(grpc)
         self._is_closed = False
 
     def __enter__(self) -> Client:
@@ -74,7 +74,7 @@ class Client(ClientBase):
     def close(self) -> None:
         """Closes the connections and cancels running calls."""
         self._is_closed = True
-        for channel in self._opened.channels:
+        for channel in self._channels.channels:
             channel.close()
 
     def _run(self, steps: Calls[T]) -> T:
@@ -97,7 +97,7 @@ class Client(ClientBase):
         if token is not None:
             headers += (authorization(token() if callable(token) else token),)
         try:
-            return self._opened.methods[call.method](
+            return self._channels.methods[call.method](
                 call.request, timeout=call.invocation.remaining(), metadata=headers
             )
         except grpc.RpcError as error:

@@ -67,7 +67,7 @@ METHODS: Mapping[str, tuple[tuple[str, type[Any], type[Any]], ...]] = {
 }
 
 
-class Opened(NamedTuple):
+class Channels(NamedTuple):
     """The open channels of a client, and the methods of all services by name."""
 
     channels: tuple[Any, ...]
@@ -102,7 +102,7 @@ class Connection:
         self._tls_options = [] if tls is None else tls.options(addresses)
         self._target = addresses.target()
 
-    def open(self, library: Any) -> Opened:
+    def open(self, library: Any) -> Channels:
         """Opens the channels by `grpc` or `grpc.aio`.
 
         One of several servers gets requests for scores only while it is healthy. Calls about
@@ -120,7 +120,7 @@ class Connection:
             for service, methods in METHODS.items()
             for name, request, response in methods
         }
-        return Opened((any_server, healthy) if asks else (any_server,), methods)
+        return Channels((any_server, healthy) if asks else (any_server,), methods)
 
     def _channel(self, library: Any, asks_health: bool) -> Any:
         options = self._options.channel_options(asks_health) + self._tls_options

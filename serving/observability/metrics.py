@@ -5,6 +5,7 @@ As in TensorFlow Serving, times are microseconds.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 
@@ -72,42 +73,37 @@ class Metrics:
         disable_created_metrics()
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
-        self._requests = Counter(
-            f"{_SERVING}request_count",
-            "Requests.",
-            ("model_name", "status"),
-            registry=self._registry,
+        self._requests = self._counter(
+            f"{_SERVING}request_count", "Requests.", ("model_name", "status")
         )
         api = ("model_name", "API", "entrypoint")
-        self._latency = self._histogram("request_latency", "Time of a request.", api)
-        self._runtime_latency = self._histogram(
+        self._latency = self._series("request_latency", "Time of a request.", api)
+        self._runtime_latency = self._series(
             "runtime_latency", "Time of the computation.", ("model_name", "API", "runtime")
         )
         self._runtime = runtime
-        self._examples = self._histogram(
+        self._examples = self._series(
             "request_example_counts", "Rows or candidates of a request.", ("model_name",), _COUNTS
         )
-        self._examples_total = Counter(
-            f"{_SERVING}request_example_count", "Rows or candidates.", ("model_name",),
-            registry=self._registry,
-        )  # fmt: skip
-        self._queuing = self._histogram(
+        self._examples_total = self._counter(
+            f"{_SERVING}request_example_count", "Rows or candidates.", ("model_name",)
+        )
+        self._queuing = self._series(
             "batching_session:queuing_latency", "Time in the queue.", ("model_name",)
         )
         self._by_version = self._recent(
             "version_latency", "Time of a request, by version and by the label that it named.",
             ("model_name", "version", "label", "status"), _MICROSECONDS, _OWN,
         )  # fmt: skip
-        self._users = Counter(
+        self._users = self._counter(
             f"{_OWN}user_state_count",
             "Rows with a user: hit, where only new events were computed, or miss.",
             ("model_name", "result"),
-            registry=self._registry,
         )
         self._warmup = self._recent(
             "model_warmup_latency", "Time of a version's warm-up.", ("model_path", "status")
         )
-        self._batches = self._histogram(
+        self._batches = self._series(
             "batch_size", "Rows or candidates of a request's batch.", ("model_name",), _COUNTS, _OWN
         )
         self._scores = self._recent(
@@ -123,29 +119,29 @@ class Metrics:
         """Counts a request."""
         name = trace.model if trace.is_served else ""  # no label with a made-up name
         code = "OK" if trace.error is None else trace.error.code.name
-        self._requests.labels(name, code).inc()
+        self._requests(name, code).inc()
         if trace.is_admitted:
-            self._queuing.labels(name).observe(1e6 * trace.queue_seconds)
+            self._queuing(name).observe(1e6 * trace.queue_seconds)
         if trace.is_served:
             version = "" if trace.version is None else str(trace.version)
             by_version = self._by_version.labels(name, version, trace.label, code)
             by_version.observe(1e6 * trace.seconds)
         if code not in _REFUSALS:
-            latency = self._latency.labels(name, trace.context.api, trace.context.entrypoint)
+            latency = self._latency(name, trace.context.api, trace.context.entrypoint)
             latency.observe(1e6 * trace.seconds)
         if trace.error is None:
             self._observe_answer(name, trace)
 
     def _observe_answer(self, name: str, trace: RequestTrace) -> None:
-        self._runtime_latency.labels(name, trace.context.api, self._runtime).observe(
+        self._runtime_latency(name, trace.context.api, self._runtime).observe(
             1e6 * trace.runtime_seconds
         )
-        self._examples.labels(name).observe(trace.candidates)
-        self._examples_total.labels(name).inc(trace.candidates)
-        self._batches.labels(name).observe(trace.batch_rows)
+        self._examples(name).observe(trace.candidates)
+        self._examples_total(name).inc(trace.candidates)
+        self._batches(name).observe(trace.batch_rows)
         for result, rows in (("hit", trace.user_hits), ("miss", trace.user_misses)):
             if rows:
-                self._users.labels(name, result).inc(rows)
+                self._users(name, result).inc(rows)
         for task, scores in trace.results.items():
             if _are_scores(task, scores, trace):
                 of_task = self._scores.labels(name, str(trace.version), task)
@@ -178,6 +174,16 @@ class Metrics:
         # The client adds `_total` to counters; TensorFlow Serving's name has none.
         name = f"{_SERVING}request_count"
         return generate_latest(self._registry).replace(f"{name}_total".encode(), name.encode())
+
+    def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Callable[..., Counter]:
+        """Returns the function from labels to their series; `labels` itself takes 2 us."""
+        return functools.cache(Counter(name, text, labels, registry=self._registry).labels)
+
+    def _series(
+        self, name: str, text: str, labels: tuple[str, ...], buckets: list[float] = _MICROSECONDS,
+        prefix: str = _SERVING,
+    ) -> Callable[..., Histogram]:  # fmt: skip
+        return functools.cache(self._histogram(name, text, labels, buckets, prefix).labels)
 
     def _recent(
         self,

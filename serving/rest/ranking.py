@@ -40,18 +40,18 @@ def rank_request(document: Mapping[str, Any], spec: model_pb2.ModelSpec) -> scor
             f"{_SOURCE} holds rows, which `:predict` scores. `:rank` takes one context and its "
             "candidates."
         )
-    found = RankDocument.read(document, _SOURCE)
-    if not found.candidates:
+    rows = RankDocument.read(document, _SOURCE)
+    if not rows.candidates:
         raise InvalidArgument("`candidates` must hold at least one candidate. Received: none")
-    if not any(found.candidates):
+    if not any(rows.candidates):
         raise InvalidArgument("`candidates`: no candidate has a feature.")
     request = scoring_pb2.RankRequest(
-        model_spec=spec, rank_by=found.rank_by, top_k=found.top_k, explain=found.explain
+        model_spec=spec, rank_by=rows.rank_by, top_k=rows.top_k, explain=rows.explain
     )
-    for name, value in found.context.items():
+    for name, value in rows.context.items():
         if value is not None:
             _fill(request.context[name], name, "the context", [value])
-    for name, values in _columns(found.candidates).items():
+    for name, values in _columns(rows.candidates).items():
         _fill(request.candidates[name], name, "the candidates", values)
     return request
 
@@ -62,7 +62,7 @@ def rank_answer(response: scoring_pb2.RankResponse) -> dict[str, Any]:
     document: dict[str, Any] = {
         "model": spec.name,
         "version": spec.version.value,
-        "scores": {task: _listed(found) for task, found in sorted(response.scores.items())},
+        "scores": {task: _listed(scores) for task, scores in sorted(response.scores.items())},
         "ranking": list(response.ranking),
     }
     if response.HasField("explanation"):
@@ -70,7 +70,7 @@ def rank_answer(response: scoring_pb2.RankResponse) -> dict[str, Any]:
             "attention": _weights(response.explanation.attention),
             "gates": _weights(response.explanation.gates),
             "fields": {
-                name: _listed(found) for name, found in sorted(response.explanation.fields.items())
+                name: _listed(one) for name, one in sorted(response.explanation.fields.items())
             },
         }
     return document
@@ -106,10 +106,10 @@ def _fill(column: scoring_pb2.Column, name: str, where: str, rows: list[Any]) ->
 def _without_fractions(values: list[Any]) -> list[Any]:
     """Returns numbers as integers, with None for NaN, if all are whole; else as they are."""
     try:
-        found = [None if value is None else whole(value) for value in values]
+        integers = [None if value is None else whole(value) for value in values]
     except ValueError:
         return values
-    return found if any(value is not None for value in found) else values
+    return integers if any(value is not None for value in integers) else values
 
 
 def _decoded(name: str, where: str, value: Any) -> Any:
@@ -153,13 +153,13 @@ def _misfit(name: str, where: str, expected: str, value: Any) -> InvalidArgument
     )
 
 
-def _listed(found: Any) -> Any:
-    return numbers(np.array(found.values, np.float32))
+def _listed(message: Any) -> Any:
+    return numbers(np.array(message.values, np.float32))
 
 
-def _weights(found: Mapping[str, scoring_pb2.Weights]) -> dict[str, Any]:
+def _weights(weights: Mapping[str, scoring_pb2.Weights]) -> dict[str, Any]:
     """The weights of each candidate, by history or task."""
     return {
         name: numbers(np.array(one.values, np.float32).reshape(-1, one.width)) if one.width else []
-        for name, one in sorted(found.items())
+        for name, one in sorted(weights.items())
     }

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from serving.common.errors import Cancelled, DeadlineExceeded, Internal, ServingError
+from serving.common.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    Internal,
+    InvalidArgument,
+    ResourceExhausted,
+    ServingError,
+    Unauthenticated,
+)
+from serving.common.request import RequestContext
 from serving.common.request_trace import RequestTrace
+from serving.inference.admission import Admission
 from serving.inference.service import PREDICT, InferenceService
 from tests.serving.exports import load_model
 from tests.serving.fakes import Leases
-from tests.serving.stubs import ROWS, predict
+from tests.serving.stubs import ROWS, predict, status
 from tests.serving.traces import trace
 
 
@@ -78,3 +89,29 @@ def test_an_unexpected_exception_is_internal() -> None:
 
     with pytest.raises(Internal, match="KeyError"):
         InferenceService(Leases({5: Broken()})).handle(PREDICT, predict(), trace("Predict"))
+
+
+def test_label_of_a_model_that_a_reload_removes() -> None:
+    """Between two looks at the models."""
+
+    class Reloading(Leases):
+        looks = 0
+
+        @property
+        def models(self) -> dict[str, Any]:
+            self.looks += 1
+            return {"tiny": SimpleNamespace(labels={})} if self.looks == 1 else {}
+
+    with pytest.raises(InvalidArgument, match="Unrecognized servable version label: old"):
+        InferenceService(Reloading({})).status(status(version_label="old"))
+
+
+def test_patience_of_refused_clients_is_learnt(manager: Leases) -> None:
+    """The door would go on refusing clients that have become more patient."""
+    noted: list[RequestContext] = []
+    admission = Admission(1)
+    admission.note_patience = noted.append  # type: ignore[method-assign]
+    service, record = InferenceService(manager, admission=admission), trace("Predict", version=5)
+    service.reject(record, ResourceExhausted("busy"))
+    service.reject(trace("Predict", version=5), Unauthenticated("no"))
+    assert noted == [record.context]
