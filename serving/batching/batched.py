@@ -64,7 +64,7 @@ class Batched:
                 f"{self._parameters.max_batch_size}"
             )
         job = Job(key, self, self._parameters, rows, size, inputs, tuple(outputs), trace, self._run)
-        if trace.context.entrypoint == "WARMUP":  # of low priority: clients need the slots
+        if trace.context.entrypoint == "WARMUP":  # has threads of its own: clients need the slots
             self._run([job])
             return job.results
         return self._scheduler.run(job)
