@@ -111,8 +111,8 @@ def to_tick(value: Any, kind: pa.DataType, up: bool = False) -> int | float | No
     """One time as a column of some type would hold it, in its ticks.
 
     Args:
-        value: A number for a column of numbers; else ISO 8601 text, a date or a datetime, also
-            NumPy's.
+        value: A number within int64 for a column of numbers; else ISO 8601 text, a date or a
+            datetime; also NumPy's.
         kind: The type of the column.
         up: Whether a time between two of the column's, such as noon for dates, becomes the later
             one. A row from a cut on is at that one or after it.
@@ -126,7 +126,7 @@ def to_tick(value: Any, kind: pa.DataType, up: bool = False) -> int | float | No
     if second is None:
         if not isinstance(value, int | float) or isinstance(value, bool):
             return None
-        if isinstance(value, float) and not np.isfinite(value):
+        if not _INT64.min <= value <= _INT64.max:  # nor is NaN
             return None
         if pa.types.is_integer(kind) and isinstance(value, float):
             return -int(-value // 1) if up else int(value // 1)

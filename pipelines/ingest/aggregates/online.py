@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from pipelines.common.errors import PipelineError
-from pipelines.common.times import to_tick
+from pipelines.ingest.aggregates.rows import read_rows, read_time
 from pipelines.ingest.aggregates.state import AggregateState
 
 _RECENT = 65_536  # events between two merges into the sorted state
@@ -59,13 +57,17 @@ class Aggregates:
     def update(self, *events: Mapping[str, Any]) -> None:
         """Adds rows by column name, in any order; other columns are ignored.
 
+        Args:
+            events: Each has every column of the definitions, None where the log has null. A label
+                is 0 or 1, or a boolean. A time is written as for `values`.
+
         Raises:
-            PipelineError: A label, a number or a time is invalid.
+            PipelineError: A column is absent; a label, a number or a time is invalid.
         """
-        state = self._state
-        table = _table(events, state.columns)
-        if not table.num_rows:
+        if not events:
             return
+        state = self._state
+        table = read_rows(events, state.columns.names, state)
         time = state.times(table, "event")
         keys = state.keys(table)
         newest = time.max().item()
@@ -86,19 +88,18 @@ class Aggregates:
         """The aggregates of a row, by name; None where nothing is known.
 
         Args:
-            keys: The columns of `by`, by name. One that is left out, null or a missing value ("",
-                the smallest int64) names nobody: the values are None.
+            keys: The columns of `by`, by name; others are ignored. None or a missing value ("", the
+                smallest int64) names nobody: the values are None.
             time: Time of the row, as the column holds times: a number, or a datetime, a date or
                 ISO 8601 text. The state knows nothing of the time before its newest event: an
                 earlier time is answered as of that event.
 
         Raises:
-            PipelineError: A key or the time has another type.
+            PipelineError: A column is absent, or a key or the time has another type.
         """
         state = self._state
-        names = list(dict.fromkeys(name for columns in state.codes for name in columns))
-        kinds = pa.schema([state.columns.field(name) for name in names])
-        row = _table([keys], kinds)
+        names = dict.fromkeys(name for columns in state.codes for name in columns)
+        row = read_rows([keys], names, state)
         codes = {columns: known.find(row) for columns, known in state.codes.items()}
         moment = self._moment(time)
         found: dict[str, float | None] = {}
@@ -118,14 +119,8 @@ class Aggregates:
         return found
 
     def _moment(self, time: Any) -> np.ndarray:
-        field = self._state.columns.field(self._state.aggregates[0].time)
-        tick = to_tick(time, field.type)
-        if tick is None:
-            raise PipelineError(
-                f"`time`: expected a time such as the column {field.name!r} holds, whose type is "
-                f"{field.type}. Received: {time!r}."
-            )
-        moment = np.array([tick])
+        kind = self._state.columns.field(self._state.time).type
+        moment = np.array([read_time(time, kind, "`time`")])
         return moment if self._state.newest is None else np.maximum(moment, self._state.newest)
 
     def _merge_recent(self) -> None:
@@ -141,14 +136,3 @@ class Aggregates:
 
     def _forget_recent(self) -> None:
         self._recent = [defaultdict(list) for _ in self._state.aggregates]
-
-
-def _table(rows: Sequence[Mapping[str, Any]], columns: pa.Schema) -> pa.Table:
-    """Rows by column name, in the types of the log."""
-    try:
-        return pa.Table.from_pylist([dict(row) for row in rows], columns)
-    except (pa.ArrowException, TypeError) as error:
-        kinds = ", ".join(f"{field.name}: {field.type}" for field in columns)
-        raise PipelineError(
-            f"expected values of the types of the log ({kinds}). Received: {error}."
-        ) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +69,26 @@ class AggregateState:
     @property
     def ticks(self) -> int | None:
         """Units of a second of the times."""
-        return ticks_per_second(self.columns.field(self.aggregates[0].time).type)
+        return ticks_per_second(self.columns.field(self.time).type)
+
+    @property
+    def time(self) -> str:
+        """The column of the times, which all aggregates share."""
+        return self.aggregates[0].time
+
+    @cached_property
+    def roles(self) -> dict[str, str]:
+        """The key that names each column, for errors."""
+        return {
+            name: f"data.aggregates {each.name!r}: {role}"
+            for each in reversed(self.aggregates)
+            for role, names in each.roles.items()
+            for name in names
+        }
 
     def times(self, table: pa.Table, where: str) -> np.ndarray:
         """The times of some rows."""
-        name = self.aggregates[0].time
-        return to_ticks(table[name], name, "data.aggregates: time", where)
+        return to_ticks(table[self.time], self.time, "data.aggregates: time", where)
 
     def keys(self, table: pa.Table) -> dict[tuple[str, ...], np.ndarray]:
         """The number of each row's key, by the columns of `by`."""

@@ -111,8 +111,84 @@ def test_windows_and_ages_of_timestamps_are_in_seconds() -> None:
         assert store.values({"user": 3}, much_later)["count"] == 0.0
 
 
-def test_invalid_label_names_its_key() -> None:
-    aggregate = AggregateOptions(name="ctr", kind="rate", of="click", by="user", time="time")
-    store = Aggregates(AggregateState.empty([aggregate], table().schema))
-    with pytest.raises(PipelineError, match="'click': expected a label of 0, 1 or null"):
-        store.update({"user": "a", "time": 1, "click": 2})
+CLICKS = AggregateOptions(name="ctr", kind="rate", of="click", by="item_id", time="shown_at")
+EVENT = {"item_id": 7, "shown_at": 60, "click": 1}
+
+
+def clicks(**kinds: pa.DataType) -> Aggregates:
+    """The click rate of an item, over a log with columns of these types."""
+    columns = {"item_id": pa.int64(), "shown_at": pa.int64(), "click": pa.int8(), **kinds}
+    return Aggregates(AggregateState.empty([CLICKS], pa.schema(columns)))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"click": 2}, r"'click': expected a label of 0, 1 or null"),
+        ({"click": "no"}, r"'click' \(data.aggregates 'ctr': of\): expected int8.*Received: 'no'"),
+        ({"item_id": "7"}, r"'item_id' \(data.aggregates 'ctr': by\): expected int64.*'7'"),
+        ({"item_id": [7]}, r"'item_id' .*Received: \[7\]"),
+        ({"shown_at": None}, r"'shown_at' \(data.aggregates 'ctr': time\): expected a time.*None"),
+        ({"shown_at": float("nan")}, r"'shown_at' .*expected a time.*nan"),
+        ({"shown_at": 2**70}, r"'shown_at' .*expected a time"),
+        ({"shown_at": "2025-11-05"}, r"'shown_at' .*whose type is int64"),
+    ],
+    ids=str,
+)
+def test_invalid_value_names_its_column(changed: dict, message: str) -> None:
+    store = clicks()
+    with pytest.raises(PipelineError, match=message):
+        store.update(EVENT, {**EVENT, **changed})
+    assert store.values({"item_id": 7}, 99) == {"ctr": None}, "nothing of a refused update is kept"
+
+
+@pytest.mark.parametrize(
+    ("absent", "near"), [("item_id", "item"), ("shown_at", "shown"), ("click", "clicks")]
+)
+def test_absent_column_is_an_error_with_the_nearest_name(absent: str, near: str) -> None:
+    event = {**EVENT, near: EVENT[absent]}
+    del event[absent]
+    message = rf"row 1: the column '{absent}' .* is missing. Did you mean '{near}'\?"
+    with pytest.raises(PipelineError, match=message):
+        clicks().update(EVENT, event)
+    if absent == "item_id":
+        with pytest.raises(PipelineError, match=message.replace("row 1", "row 0")):
+            clicks().values(event, 99)
+        assert clicks().values({absent: None}, 99) == {"ctr": None}, "null names nobody"
+
+
+MOMENT = dt.datetime(2025, 11, 5, 0, 0, 0, 500_000)
+
+
+@pytest.mark.parametrize(
+    ("kind", "times"),
+    [
+        (pa.timestamp("ns"), [MOMENT, "2025-11-05T00:00:00.5", np.datetime64(MOMENT)]),
+        (pa.timestamp("us", "UTC"), [MOMENT, "2025-11-05T01:00:00.5+01:00"]),
+        (pa.timestamp("s"), [MOMENT, "2025-11-05 00:00", np.datetime64("2025-11-05")]),
+        (pa.date32(), [MOMENT, dt.date(2025, 11, 5), "2025-11-05"]),
+        (pa.date64(), [MOMENT, "2025-11-05T00:00:00.5Z"]),
+        (pa.string(), [MOMENT, "2025-11-05T00:00:00.5Z"]),
+        (pa.int32(), [7, 7.5, np.int64(7), np.float32(7.5)]),
+        (pa.float64(), [7, 7.0, np.int32(7)]),
+    ],
+    ids=str,
+)
+def test_times_are_written_alike_for_values_and_update(kind: pa.DataType, times: list) -> None:
+    for time in times:
+        store = clicks(shown_at=kind)
+        store.update({**EVENT, "shown_at": time})
+        for again in times:
+            assert store.values({"item_id": 7}, again) == {"ctr": None}, "not strictly earlier"
+        later = 9 if times[0] == 7 else dt.datetime(2025, 11, 6)
+        assert store.values({"item_id": 7}, later) == {"ctr": 1.0}
+
+
+@pytest.mark.parametrize("kind", [pa.bool_(), pa.int8(), pa.float64()], ids=str)
+@pytest.mark.parametrize("yes", [True, 1, 1.0, np.int8(1), np.bool_(True)], ids=repr)
+def test_labels_are_numbers_or_booleans_in_every_log(kind: pa.DataType, yes: object) -> None:
+    store = clicks(click=kind)
+    store.update({**EVENT, "click": yes}, {**EVENT, "click": None})
+    store.update({**EVENT, "click": type(yes)(0)}, {**EVENT, "click": False})
+    found = store.values({"item_id": 7}, 99)["ctr"]
+    np.testing.assert_allclose(found, 1 / 3, rtol=1e-6)  # the prior is the item's rate
