@@ -13,7 +13,14 @@ from pipelines.export.file_list import FILES, list_files
 from pipelines.export.parity import check_parity, sample_requests
 from pipelines.export.raw_inputs import OF_CANDIDATES
 from pipelines.export.serving_module import ServingModule, raw_shape
-from pipelines.export.signatures import EXAMPLE_INPUTS, PREDICT_METHOD, View, add_views, views
+from pipelines.export.signatures import (
+    EXAMPLE_INPUTS,
+    PREDICT_METHOD,
+    View,
+    add_views,
+    name_histories,
+    views,
+)
 from pipelines.export.warmup import WARMUP_FILE, warmup_logs, write_warmup
 from pipelines.features import FittedFeatures
 from pipelines.features.graph import raw_dtype
@@ -49,6 +56,7 @@ def export(
     added = views(schema)
     tf.saved_model.save(module, str(folder), signatures=signatures)
     add_views(folder, added)
+    name_histories(folder, schema)
     parity = check_parity(model, fitted, folder, requests, options.tolerance)
     write_warmup(folder, warmup_logs(schema, name, requests[: options.warmup_requests], signatures))
     if aggregates is not None:

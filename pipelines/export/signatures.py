@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,12 +84,32 @@ def add_views(folder: Path, added: dict[str, View]) -> None:
     outputs are computed once. A mark, which TensorFlow ignores, says that the folder has a
     manifest, so that an incomplete copy without it is not loaded.
     """
+    with _changed(folder) as graph:
+        for name, view in added.items():
+            graph.signature_def[name].CopyFrom(_definition(graph.signature_def[view.of], view))
+        graph.collection_def[MANIFEST_MARK].bytes_list.value[:] = [MANIFEST.encode()]
+
+
+def name_histories(folder: Path, schema: Schema) -> None:
+    """Names the last axis of each sequence after its history, in all signatures of a SavedModel.
+
+    TensorFlow ignores the names. Servers and clients see in them which lists of a request must be
+    equally long.
+    """
+    histories = {s.name: name for name, found in schema.histories.items() for s in found}
+    with _changed(folder) as graph:
+        for definition in graph.signature_def.values():
+            for name in definition.inputs.keys() & histories.keys():
+                definition.inputs[name].tensor_shape.dim[-1].name = histories[name]
+
+
+@contextlib.contextmanager
+def _changed(folder: Path) -> Iterator[meta_graph_pb2.MetaGraphDef]:
+    """Yields the graph of a SavedModel, and writes what the block changes."""
     file = folder / _SAVED_MODEL
     saved = saved_model_pb2.SavedModel.FromString(file.read_bytes())
     (graph,) = saved.meta_graphs
-    for name, view in added.items():
-        graph.signature_def[name].CopyFrom(_definition(graph.signature_def[view.of], view))
-    graph.collection_def[MANIFEST_MARK].bytes_list.value[:] = [MANIFEST.encode()]
+    yield graph
     file.write_bytes(saved.SerializeToString(deterministic=True))
     (folder / "fingerprint.pb").unlink(missing_ok=True)  # optional, and of the file before
 

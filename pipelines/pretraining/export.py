@@ -12,7 +12,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.missing import MISSING
 from pipelines.export.file_list import FILES, list_files
 from pipelines.export.raw_inputs import RANK_SIGNATURE, ROWS_SIGNATURE, Raw, raw_rows
-from pipelines.export.signatures import PREDICT_METHOD, add_views
+from pipelines.export.signatures import PREDICT_METHOD, add_views, name_histories
 from pipelines.export.warmup import predict_log, write_warmup
 from pipelines.features import FittedFeatures
 from pipelines.features.graph import raw_dtype
@@ -81,6 +81,7 @@ def export_next_items(
     signatures = module.signatures() | ({} if states is None else states.signatures())
     tf.saved_model.save(module, str(folder), signatures=signatures)
     add_views(folder, {})
+    name_histories(folder, fitted.schema)
     raw = _sample(fitted, test)
     worst = _check(folder, model, module, raw, filter_seen)
     item: Any = fitted.schema[model.item]

@@ -80,19 +80,27 @@ def lists(
         InvalidFeature: The column holds no lists, or values of another type.
     """
     if pa.types.is_null(values.type):
-        lengths, flat = np.zeros(len(values), np.int64), np.full(0, missing, dtype)
+        flat = np.full(0, missing, dtype)
     elif _is_any(values.type, _LISTS):
-        lengths = pc.list_value_length(values).fill_null(0).to_numpy()
         flat = entries(name, pc.list_flatten(values), dtype, missing)
     else:
         what = {"O": "string"}.get(dtype.kind, dtype.name)
         raise _wrong(name, f"a list of {what} values", values)
+    lengths = list_lengths(values)
     longest = int(lengths.max(initial=0))
     if width is not None and longest > width:
         raise InvalidFeature(f"Feature {name!r} takes at most {width} values. Received: {longest}")
     array = np.full((len(values), max(longest, 1) if width is None else width), missing, dtype)
     array[np.arange(array.shape[1]) < lengths[:, np.newaxis]] = flat
     return array
+
+
+def list_lengths(values: pa.Array) -> np.ndarray:
+    """Returns the length of each list (len(values),); 0 for null."""
+    if pa.types.is_null(values.type):
+        return np.zeros(len(values), np.int64)
+    found: np.ndarray = pc.list_value_length(values).fill_null(0).to_numpy()
+    return found
 
 
 def _is_any(kind: pa.DataType, tests: Iterable[Callable[[pa.DataType], bool]]) -> bool:

@@ -84,9 +84,12 @@ class InputSpec(NamedTuple):
         except Misfit as misfit:
             raise InvalidArgument(f"Feature {self.name!r} of {where}: {misfit}") from None
 
+    def lengths(self, column: scoring_pb2.Column, *, one_row: bool) -> np.ndarray:
+        """Returns the length of the list in each row of a column that `array` has converted."""
+        return self._lengths(column, len(_sent(column)), one_row)
+
     def _values(self, column: scoring_pb2.Column) -> np.ndarray:
-        kind = column.WhichOneof("values")
-        sent = getattr(column, kind).values if kind else ()
+        kind, sent = column.WhichOneof("values"), _sent(column)
         missing = np.array(column.missing, np.int64)
         if ((missing < 0) | (missing >= len(sent))).any():
             raise Misfit(
@@ -127,10 +130,8 @@ class InputSpec(NamedTuple):
         return values
 
     def _lists(self, column: scoring_pb2.Column, values: np.ndarray, one_row: bool) -> np.ndarray:
-        if not (one_row or column.lengths) and len(set(column.missing)) == len(values):
-            lengths, values = np.zeros(len(values), np.int64), values[:0]
-        else:
-            lengths = self._lengths(column, len(values), one_row)
+        lengths = self._lengths(column, len(values), one_row)
+        values = values[: lengths.sum()]  # null for a list is one missing value
         longest = int(lengths.max(initial=0))
         if self.width is not None and longest > self.width:
             raise Misfit(f"a list has at most {self.width} values. Received: {longest}")
@@ -145,6 +146,8 @@ class InputSpec(NamedTuple):
         return array
 
     def _lengths(self, column: scoring_pb2.Column, count: int, one_row: bool) -> np.ndarray:
+        if not (one_row or column.lengths) and len(set(column.missing)) == count:
+            return np.zeros(count, np.int64)
         lengths = np.array(column.lengths, np.int64)
         if (lengths < 0).any():
             raise Misfit(f"`lengths` must not be negative. Received: {lengths.min()}")
@@ -160,3 +163,8 @@ class InputSpec(NamedTuple):
         if lengths.sum() != count:
             raise Misfit(f"`lengths` add up to {lengths.sum()}, and {count} values were sent")
         return lengths
+
+
+def _sent(column: scoring_pb2.Column) -> Any:
+    kind = column.WhichOneof("values")
+    return getattr(column, kind).values if kind else ()

@@ -8,7 +8,7 @@ are padded with it on the right.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -28,19 +28,25 @@ Rows: TypeAlias = "Sequence[Row] | Table"
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Dtype and shape of an input or output; None for an open axis or an unknown rank."""
+    """Dtype and shape of an input or output; None for an open axis or an unknown rank.
+
+    Lists of one `history` have an entry for each of its events; "" belongs to none. An export
+    writes it as the name of the last axis.
+    """
 
     dtype: str
     shape: tuple[int | None, ...] | None
     numpy_dtype: np.dtype[Any] | None
+    history: str = ""
 
     @classmethod
     def from_proto(cls, info: Any) -> TensorSpec:
         """Reads a TensorInfo, of TensorFlow or of `serving/protos`."""
-        shape = None
+        shape, axes = None, info.tensor_shape.dim
         if not info.tensor_shape.unknown_rank:
-            shape = tuple(None if d.size < 0 else d.size for d in info.tensor_shape.dim)
-        return cls(dtype_name(info.dtype), shape, numpy_dtype(info.dtype))
+            shape = tuple(None if axis.size < 0 else axis.size for axis in axes)
+        history = axes[-1].name if axes else ""
+        return cls(dtype_name(info.dtype), shape, numpy_dtype(info.dtype), history)
 
     def __str__(self) -> str:
         if self.shape is None:
@@ -51,10 +57,12 @@ class TensorSpec:
 def encode_rows(rows: Rows, specs: Mapping[str, TensorSpec]) -> dict[str, np.ndarray]:
     """Converts B rows of raw values to one array (B, ...) for each input."""
     check_rows(rows, specs, {}, "row")
-    return {
-        name: _column(name, _values(rows, name), spec, leading_axes=1)
-        for name, spec in specs.items()
+    values = {name: _values(rows, name) for name in specs}
+    arrays = {
+        name: _column(name, values[name], spec, leading_axes=1) for name, spec in specs.items()
     }
+    check_histories(specs, lambda name: _lengths(values[name]), "row {}")
+    return arrays
 
 
 def encode_candidates(
@@ -73,10 +81,12 @@ def encode_candidates(
     shared = as_rows(context)
     check_rows(shared, sides[False], sides[True], "the context", "the candidates")
     check_rows(candidates, sides[True], sides[False], "candidate", "the context")
+    values = {name: _values(shared, name) for name in sides[False]}
     arrays = {
-        name: _column(name, _values(shared, name), spec, leading_axes=1)
+        name: _column(name, values[name], spec, leading_axes=1)
         for name, spec in sides[False].items()
     }
+    check_histories(sides[False], lambda name: _lengths(values[name]), "the context")
     for name, spec in sides[True].items():
         column = _column(name, _values(candidates, name), spec, leading_axes=2)
         arrays[name] = column[np.newaxis]
@@ -161,6 +171,44 @@ def _check_side(
             raise InvalidFeature(f"Feature {name!r} belongs to {elsewhere}. Received in {where}.")
     if own is not None:
         check_names(names, own, where)
+
+
+def check_histories(
+    specs: Mapping[str, TensorSpec], lengths: Callable[[str], Sequence[int]], where: str
+) -> None:
+    """Raises an error for lists of one history with different lengths, as files have none.
+
+    The entries of the shorter list would belong to other events than those beside them.
+
+    Args:
+        specs: Inputs by name.
+        lengths: Returns the length of an input's list in each row; 0 for a missing list.
+        where: Name of a row, for errors; `{}` is its number.
+
+    Raises:
+        InvalidFeature: The message names two lists and their lengths.
+    """
+    known: dict[str, tuple[str, np.ndarray]] = {}
+    for name, spec in sorted(specs.items()):
+        if not spec.history:
+            continue
+        events = np.asarray(lengths(name), np.int64)
+        first, expected = known.setdefault(spec.history, (name, events))
+        for row in np.flatnonzero(events != expected)[:1]:
+            raise InvalidFeature(
+                f"Features {first!r} and {name!r} of {where.format(row)}: expected lists of one "
+                f"length, as both are of one history. Received: {expected[row]} and {events[row]} "
+                "events. Send a value for each event, null where it is missing."
+            )
+
+
+def _lengths(values: list[Any] | pa.Array) -> Sequence[int]:
+    """Lengths of lists that `_column` has accepted; 0 for a missing one."""
+    if isinstance(values, list):
+        return [0 if value is None else len(value) for value in values]
+    from serving.encoding import arrow
+
+    return arrow.list_lengths(values)
 
 
 def _values(rows: Rows, name: str) -> list[Any] | pa.Array:

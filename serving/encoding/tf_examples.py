@@ -10,7 +10,7 @@ from tensorflow_serving.apis import input_pb2
 
 from serving.common.errors import InvalidArgument, empty_input
 from serving.encoding.array_values import Misfit, fitted
-from serving.encoding.features import TensorSpec
+from serving.encoding.features import TensorSpec, check_histories
 from serving.encoding.raw_values import takes_raw_values
 
 _LISTS = {"O": "bytes_list", "i": "int64_list", "f": "float_list"}  # by the kind of a dtype
@@ -25,7 +25,8 @@ def fit_examples(examples: input_pb2.Input, features: Mapping[str, TensorSpec]) 
         features: The features of the model; others are left as they are.
 
     Raises:
-        InvalidArgument: A feature does not hold its values; the message names it.
+        InvalidArgument: A feature does not hold its values, or the lists of one history differ in
+            length; the message names them.
     """
     shared = examples.example_list_with_context
     rows: list[Iterable[Any]] = [examples.example_list.examples, shared.examples]
@@ -50,6 +51,25 @@ def fit_examples(examples: input_pb2.Input, features: Mapping[str, TensorSpec]) 
             getattr(feature, _LISTS[dtype.kind]).value.extend(found)
     for name, values in sent.items():
         _fitted(name, values, _LISTS[dtypes[name].kind], dtypes[name])
+    _check_events(examples, features)
+
+
+def _check_events(examples: input_pb2.Input, features: Mapping[str, TensorSpec]) -> None:
+    """Checks that the lists of one history are equally long in each Example."""
+    shared = examples.example_list_with_context
+    rows = [one.features.feature for one in (*examples.example_list.examples, *shared.examples)]
+    context = shared.context.features.feature
+
+    def lengths(name: str) -> Sequence[int]:
+        # The value of an Example wins over that of the context.
+        return [_length(row[name] if name in row else context.get(name)) for row in rows]
+
+    check_histories(features, lengths, "Example {}")
+
+
+def _length(feature: Any) -> int:
+    kind = feature and feature.WhichOneof("kind")
+    return len(getattr(feature, kind).value) if kind else 0
 
 
 def _fitted(name: str, sent: Sequence[Any], kind: str, dtype: np.dtype[Any]) -> np.ndarray:

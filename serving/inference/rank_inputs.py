@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from serving.common.errors import InvalidArgument
 from serving.common.signatures import RANK_SIGNATURE
 from serving.encoding.columns import MAX_PADDED_ELEMENTS, InputSpec
-from serving.encoding.features import TensorSpec, check_names
+from serving.encoding.features import TensorSpec, check_histories, check_names
 from serving.models.signature import Signature
 from serving.protos import scoring_pb2
 
@@ -54,6 +54,7 @@ def _rows(signature: Signature, message: scoring_pb2.RankRequest) -> dict[str, n
     check_names(message.candidates, specs, _CANDIDATES)
     arrays = _candidates(message, specs, leading_axes=1)
     count = _count(arrays)
+    _check_events(message.candidates, specs, count, "candidate {}")
     for name, array in _context(message, specs).items():
         if array.size * count > MAX_PADDED_ELEMENTS:
             raise InvalidArgument(
@@ -89,7 +90,25 @@ def _context(
             raise InvalidArgument(
                 f"Feature {name!r} of {_CONTEXT}: expected one row. Received: {len(array)} {what}"
             )
+    _check_events(message.context, specs, 1, _CONTEXT)
     return arrays
+
+
+def _check_events(
+    columns: Mapping[str, scoring_pb2.Column],
+    specs: Mapping[str, TensorSpec],
+    rows: int,
+    where: str,
+) -> None:
+    """Checks that the lists of one history are equally long in each row."""
+
+    def lengths(name: str) -> Sequence[int]:
+        if name not in columns:
+            return [0] * rows
+        one_row = where == _CONTEXT
+        return InputSpec.of(name, specs[name], 1).lengths(columns[name], one_row=one_row)
+
+    check_histories(specs, lengths, where)
 
 
 def _absent(

@@ -14,7 +14,7 @@ from serving.common.request_trace import RequestTrace
 from serving.common.signatures import WITH_CONTEXT
 from serving.encoding.array_values import Misfit, fitted
 from serving.encoding.codec import decode
-from serving.encoding.features import TensorSpec, is_of_candidates
+from serving.encoding.features import TensorSpec, check_histories, is_of_candidates
 from serving.encoding.raw_values import takes_raw_values
 
 # Arrays by input name, the names of the outputs, the trace -> arrays by output name.
@@ -153,6 +153,7 @@ class Signature:
             if name in self._raw:
                 inputs[name] = array = self._raw_values(name, array)
             self._check(name, array)
+        check_histories(self.input_specs, lambda name: [inputs[name].shape[-1]], "the request")
         if self.is_batched:
             _check_same(inputs, 0, "batch size (first dimension)")
         listed = {name: array for name, array in inputs.items() if name in self.candidate_names}

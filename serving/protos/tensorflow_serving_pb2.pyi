@@ -73,10 +73,12 @@ DT_UINT4: DataType
 class TensorShapeProto(_message.Message):
     __slots__ = ("dim", "unknown_rank")
     class Dim(_message.Message):
-        __slots__ = ("size",)
+        __slots__ = ("size", "name")
         SIZE_FIELD_NUMBER: _ClassVar[int]
+        NAME_FIELD_NUMBER: _ClassVar[int]
         size: int
-        def __init__(self, size: _Optional[int] = ...) -> None: ...
+        name: str
+        def __init__(self, size: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
     DIM_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_RANK_FIELD_NUMBER: _ClassVar[int]
     dim: _containers.RepeatedCompositeFieldContainer[TensorShapeProto.Dim]

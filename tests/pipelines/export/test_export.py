@@ -18,6 +18,7 @@ from pipelines.scoring.scorer import Scorer
 from recsys_attn.id_transforms import Vocabulary
 from recsys_attn.models import logistic_regression
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, is_listed
+from tests.serving.exports import load_model
 from tests.support import shop
 from tests.support.exports import call, operations, split_requests, write_export
 
@@ -100,6 +101,14 @@ def test_manifest_and_signatures_are_the_schemas(exported):
     assert 11 + 4 <= manifest["parity"]["rows"] <= 5 * 4 + 4
     read = Schema.from_dict(json.loads(json.dumps(manifest["schema"])))
     assert read == fitted.schema
+
+
+def test_served_signatures_say_which_lists_belong_together(exported):
+    _, fitted, _, _, folder = exported
+    expected = {s.name: name for name, found in fitted.schema.histories.items() for s in found}
+    for key, signature in load_model("shop", 3, folder).signatures.items():
+        found = {name: spec.history for name, spec in signature.input_specs.items() if spec.history}
+        assert found == ({} if signature.takes_examples else expected), key
 
 
 def test_both_signatures_score_as_the_training_path(exported):

@@ -4,8 +4,17 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from pipelines.export.signatures import MANIFEST_MARK, View, add_views, views
-from recsys_attn.schema import Numeric, Schema, Task
+from pipelines.export.signatures import (
+    MANIFEST_MARK,
+    View,
+    add_views,
+    name_histories,
+    views,
+)
+from pipelines.features.graph import raw_dtype
+from recsys_attn.id_transforms import Age
+from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task, is_listed
+from serving.encoding.features import TensorSpec
 
 ITEM, AGE = Numeric("price"), Numeric("age", "context")
 METHOD = "tensorflow/serving/"
@@ -86,3 +95,32 @@ def test_mark_announces_a_manifest(saved):
     assert found["t"].numpy().tolist() == [2]
     # It was the unchanged file's.
     assert not (saved / "fingerprint.pb").exists()
+
+
+def test_axes_of_sequences_are_named_after_histories(tmp_path):
+    def rows(**raw):
+        return {"click": tf.zeros(tf.shape(raw["item"])[0])}
+
+    schema = Schema(
+        (
+            Categorical("item", dtype="int64"),
+            Categorical("tags", multivalued=True),
+            Sequence("seen", "item", "views", dtype="int64"),
+            Sequence("seconds", history="views", dtype="float32", transform=Age()),
+            Sequence("bought", "item", "orders", dtype="int64"),
+        ),
+        (Task("click"),),
+    )
+    specs = {
+        f.name: tf.TensorSpec([None] * (1 + is_listed(f)), raw_dtype(f), f.name)
+        for f in schema.features
+    }
+    concrete = tf.function(rows).get_concrete_function(**specs)
+    tf.saved_model.save(tf.Module(), str(tmp_path), signatures={"serving_default": concrete})
+    name_histories(tmp_path, schema)
+    inputs = read(tmp_path).signature_def["serving_default"].inputs
+    found = {name: TensorSpec.from_proto(info).history for name, info in inputs.items()}
+    assert found == {
+        "item": "", "tags": "", "seen": "views", "seconds": "views", "bought": "orders"
+    }  # fmt: skip
+    assert tf.saved_model.load(str(tmp_path)).signatures["serving_default"] is not None
