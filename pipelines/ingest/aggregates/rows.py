@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pipelines.common.arrow_kinds import is_number
 from pipelines.common.errors import PipelineError
 from pipelines.common.times import is_text, to_tick
 from pipelines.ingest.aggregates.state import AggregateState
-from pipelines.ingest.checks import is_number
 from pipelines.storage.columns import require_column
 
 
