@@ -141,8 +141,8 @@ def _task_metrics(
             at=options.at,
             probabilities=probabilities,
             train_rate=train_rate,
-            ceiling=None if ceiling is None else _numbers(rows.extras, ceiling),
-            baselines={n: _numbers(rows.extras, c) for n, c in options.baselines.items()},
+            ceiling=None if ceiling is None else rows.numbers(ceiling),
+            baselines={n: rows.numbers(c) for n, c in options.baselines.items()},
         )
         found["own"] = own_metrics(options.own_metrics, label, score, rows.requests)
         found["segments"] = segment_metrics(rows.cuts, label, score, rows.clusters, probabilities)
@@ -171,10 +171,3 @@ def _drawn_negatives(experiment: Experiment, split: DataSplit) -> int:
     """Negatives that ingest drew for each request of the split."""
     items = experiment.data.items
     return items.negatives if items is not None and split.name in ("valid", "test") else 0
-
-
-def _numbers(extras: dict[str, pa.Array], name: str) -> np.ndarray:
-    kind = extras[name].type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise PipelineError(f"`evaluation`: column {name!r}: expected numbers, received {kind}.")
-    return extras[name].cast(pa.float64()).to_numpy(zero_copy_only=False)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.common.arrow_kinds import is_number
 from pipelines.common.errors import PipelineError
 from pipelines.common.missing import with_nulls
 from pipelines.evaluation.segments import Cut, cut, cut_all
@@ -60,6 +61,15 @@ class EvaluatedRows(NamedTuple):
     def clusters(self) -> np.ndarray:
         """The number of the group or the request of each row, whose rows depend on each other."""
         return self.requests if self.groups is None else self.groups
+
+    def numbers(self, name: str) -> np.ndarray:
+        """A column of numbers; NaN where it is null."""
+        column = self.extras[name]
+        if not is_number(column.type):
+            raise PipelineError(
+                f"`evaluation`: column {name!r}: expected numbers, received {column.type}."
+            )
+        return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
 def _check_columns(split: DataSplit, names: set[str]) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from pipelines.common.arrow_kinds import is_text
 from pipelines.common.missing import is_missing
 from pipelines.metrics.segments import SegmentMetrics
 from pipelines.storage.columns import shown_value
@@ -66,7 +67,7 @@ def cut(name: str, column: pa.Array) -> Cut:
     """
     values, codes = _sorted_values(column)
     counts = np.bincount(codes[codes >= 0], minlength=len(values))
-    ordered = not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type))
+    ordered = not is_text(values.type)
     if ordered and len(values) > VALUES:
         ends = np.cumsum(counts)
         part_of = (ends - counts / 2) * PARTS // ends[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from pipelines.common.arrow_kinds import of_values
 from pipelines.common.errors import PipelineError
 
 
@@ -22,7 +23,7 @@ def check_utf8(
     Raises:
         PipelineError: Some bytes are not UTF-8.
     """
-    kind = column.type.value_type if pa.types.is_list(column.type) else column.type
+    kind = of_values(column.type)
     if not (pa.types.is_string(kind) or (becomes_text and pa.types.is_binary(kind))):
         return
     for chunk in column.chunks:
