@@ -22,7 +22,8 @@ from pydantic.fields import FieldInfo
 
 from docs.key_examples import EXAMPLES, OF_SEQUENCES
 from pipelines.experiment.config import Experiment
-from pipelines.ingest.data_options import BUILT_IN_SOURCES, known_source
+from pipelines.ingest.data_options import known_source
+from pipelines.ingest.source import SOURCES
 from pipelines.pretraining.experiment import SequenceExperiment
 from recsys_attn.attention import presets
 from recsys_attn.blocks import activations, norms, positions
@@ -72,7 +73,7 @@ _CHECKED = {  # options of models, by the function that checks them
     placements.check_gates: "name or table of a [gate](attention.md#gates), or a table by place",
     placements.check_disagreement: "table of numbers, or a table by place",
     ITEM_LOSSES.get: "name or table of a [loss](../guides/sequence-models.md#losses)",
-    known_source: ", ".join(f'`"{name}"`' for name in BUILT_IN_SOURCES),
+    known_source: ", ".join(f'`"{name}"`' for name in SOURCES),
 }
 _LIMITS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 

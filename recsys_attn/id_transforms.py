@@ -88,3 +88,7 @@ class OwnTransform:
 
 IdTransform = Vocabulary | Hash | Quantile | Age | OwnTransform
 DEFAULT = Vocabulary()
+# By the names that a user's transform must not have.
+BUILT_IN: dict[str, type[IdTransform]] = {
+    kind.kind: kind for kind in (Vocabulary, Hash, Quantile, Age)
+}

@@ -15,13 +15,12 @@ from typing import Any, Literal, TypeGuard, get_args
 
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.id_transforms import (
+    BUILT_IN,
     DEFAULT,
     Age,
-    Hash,
     IdTransform,
     OwnTransform,
     Quantile,
-    Vocabulary,
 )
 from recsys_attn.loss_options import LossName, LossOptions, loss_options
 
@@ -325,13 +324,7 @@ _DTYPES: dict[str, tuple[str, ...]] = {
     "numeric": ("float32",),
     "sequence": get_args(RawType),
 }
-_ID_TRANSFORMS: dict[str, type[IdTransform]] = {
-    "vocabulary": Vocabulary,
-    "hash": Hash,
-    "quantile": Quantile,
-    "age": Age,
-    "own": OwnTransform,
-}
+_ID_TRANSFORMS: dict[str, type[IdTransform]] = {**BUILT_IN, "own": OwnTransform}
 
 
 def _feature_from_dict(config: Mapping[str, Any]) -> Feature:

@@ -18,7 +18,7 @@ from pipelines.experiment.validation_errors import explain
 from pipelines.features.transforms import TRANSFORMS
 from pipelines.ingest.source import SOURCES
 from pipelines.metrics import METRICS
-from recsys_attn.id_transforms import OwnTransform
+from recsys_attn.id_transforms import BUILT_IN, OwnTransform
 
 
 def import_parts(values: dict[str, Any], path: Path) -> None:
@@ -44,8 +44,9 @@ def check_own_options(values: dict[str, Any], where: str) -> None:
 def _source(values: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     """The key of the source's options, their class and their values."""
     data = _table(values.get("data"))
-    if data.get("source") in SOURCES:
-        kind = options_of(SOURCES[data["source"]], TomlTable)
+    source = SOURCES.get(str(data.get("source")))
+    if source is not None and source.func is not None:
+        kind = options_of(source.func, TomlTable)
         yield "data.options", kind, data.get("options", {})
 
 
@@ -95,7 +96,7 @@ def iso_text(value: Any) -> str:
 def own_transform(transform: dict[str, Any]) -> dict[str, Any] | None:
     """A transform whose kind is a registered name, as an `OwnTransform`."""
     kind = transform.get("kind")
-    if kind not in TRANSFORMS:
+    if kind not in TRANSFORMS or kind in BUILT_IN:
         return None
     options = {key: value for key, value in transform.items() if key != "kind"}
     return {"kind": OwnTransform.kind, "name": kind, "options": options}

@@ -39,7 +39,7 @@ def settings_by_step(experiment: Experiment) -> dict[str, dict[str, Any]]:
         for table in ("features", "tasks")
     }
     own = {"imports": experiment.own_parts.hashes()} if experiment.imports else {}
-    uses_source = experiment.data.source in SOURCES
+    uses_source = SOURCES[experiment.data.source].func is not None
     uses_transform = any(
         isinstance(feature.transform, OwnTransform) for feature in experiment.features
     )

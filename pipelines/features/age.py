@@ -10,6 +10,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from pipelines.features.base import GraphFunction, apply_graph, is_missing_tensor
+from pipelines.features.transforms import TRANSFORMS
 from recsys_attn.schema import PADDING_ID, RESERVED_IDS
 
 _OLDEST = 2**31 - 2 * 128  # seconds, 68 years; float32 has it exactly
@@ -36,6 +37,7 @@ class AgeTransform:
         return {"kind": "age"}
 
 
+@TRANSFORMS.register("age")
 @dataclass(frozen=True)
 class AgeFitter:
     """Fits nothing."""
@@ -47,4 +49,7 @@ class AgeFitter:
         return None
 
     def finish(self, state: None) -> AgeTransform:
+        return AgeTransform()
+
+    def load(self, state: dict[str, Any]) -> AgeTransform:
         return AgeTransform()

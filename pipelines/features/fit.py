@@ -10,35 +10,14 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.engines.base import Engine, tree
-from pipelines.features.age import AgeFitter
 from pipelines.features.fitted import FittedFeatures, raw_column
-from pipelines.features.hashing import HashFitter
+from pipelines.features.fitters import fitter
 from pipelines.features.lists import flatten_list
-from pipelines.features.numeric import NumericFitter
-from pipelines.features.quantile import QuantileFitter
-from pipelines.features.transforms import TRANSFORMS, Fitter
-from pipelines.features.vocabulary import VocabularyFitter
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.footers import Footers
-from recsys_attn.id_transforms import Age, Hash, OwnTransform, Quantile
-from recsys_attn.schema import Feature, Numeric, Schema, is_listed
+from recsys_attn.schema import Feature, Schema, is_listed
 
 States = dict[str, Any]
-
-
-def fitter(feature: Feature) -> Fitter:
-    """The fitter of a feature's transform."""
-    if isinstance(feature, Numeric):
-        return NumericFitter(feature.transform)
-    if isinstance(feature.transform, Age):
-        return AgeFitter()
-    if isinstance(feature.transform, Hash):
-        return HashFitter(feature.transform.buckets)
-    if isinstance(feature.transform, Quantile):
-        return QuantileFitter(feature.transform.buckets)
-    if isinstance(feature.transform, OwnTransform):
-        return TRANSFORMS[feature.transform.name](**feature.transform.options)
-    return VocabularyFitter(feature.transform.min_count, feature.transform.max_size)
 
 
 def owners(schema: Schema) -> list[Feature]:

@@ -14,13 +14,9 @@ import pyarrow.parquet as pq
 
 from pipelines.common.artifacts import read_json, write_json
 from pipelines.common.errors import PipelineError
-from pipelines.features.age import AgeTransform
-from pipelines.features.hashing import HashTransform
+from pipelines.features.fitters import fitter
 from pipelines.features.lists import check_aligned, drop_missing, flatten_list, pad_last
-from pipelines.features.numeric import NumericTransform
-from pipelines.features.quantile import QuantileTransform
-from pipelines.features.transforms import TRANSFORMS, Transform
-from pipelines.features.vocabulary import VocabularyTransform
+from pipelines.features.transforms import Transform
 from pipelines.items import ItemTable
 from pipelines.storage.columns import arrow_type
 from pipelines.storage.dataset import open_parquet
@@ -168,8 +164,7 @@ class FittedFeatures:
         saved = read_json(folder / "features.json")
         schema = Schema.from_dict(saved["schema"])
         transforms = {
-            name: _load(state, folder, _own(schema[name]))
-            for name, state in saved["transforms"].items()
+            name: _load(state, folder, schema[name]) for name, state in saved["transforms"].items()
         }
         return cls(schema, transforms, ItemTable.load(folder))
 
@@ -179,22 +174,11 @@ def _own(feature: Feature) -> OwnTransform | None:
     return transform if isinstance(transform, OwnTransform) else None
 
 
-def _load(state: dict[str, Any], folder: Path, own: OwnTransform | None) -> Transform:
-    kind = state["kind"]
+def _load(state: dict[str, Any], folder: Path, feature: Feature) -> Transform:
     if "file" in state:
         with open_parquet(folder / state.pop("file")) as file:
             state["values"] = file.read()["value"].combine_chunks()
-    if own is not None:
-        return TRANSFORMS[own.name](**own.options).load(state)
-    if kind == "vocabulary":
-        return VocabularyTransform(state["values"])
-    if kind == "age":
-        return AgeTransform()
-    if kind == "hash":
-        return HashTransform(state["buckets"])
-    if kind == "quantile":
-        return QuantileTransform(np.array(state["boundaries"]))
-    return NumericTransform(tuple(state["steps"]), state["mean"], state["deviation"])
+    return fitter(feature).load(state)
 
 
 def raw_column(table: pa.Table, name: str, dtype: RawType, listed: bool = False) -> pa.Array:

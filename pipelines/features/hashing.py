@@ -10,6 +10,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from pipelines.features.base import GraphFunction, apply_distinct, is_missing_tensor
+from pipelines.features.transforms import TRANSFORMS
 from recsys_attn.schema import PADDING_ID, RESERVED_IDS
 
 
@@ -40,6 +41,7 @@ def _hash(values: tf.Tensor, buckets: int) -> tf.Tensor:
     return tf.cast(tf.strings.to_hash_bucket_fast(text, buckets), tf.int32) + RESERVED_IDS
 
 
+@TRANSFORMS.register("hash")
 @dataclass(frozen=True)
 class HashFitter:
     """Nothing to learn: the state is None."""
@@ -53,4 +55,7 @@ class HashFitter:
         return None
 
     def finish(self, state: None) -> HashTransform:
+        return HashTransform(self.buckets)
+
+    def load(self, state: dict[str, Any]) -> HashTransform:
         return HashTransform(self.buckets)

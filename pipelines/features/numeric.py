@@ -16,6 +16,7 @@ from pipelines.features.base import (
     finite_numbers,
     is_missing_tensor,
 )
+from pipelines.features.transforms import TRANSFORMS
 
 _ROUNDING = 1e-12  # of the mean of equal numbers, relative to it
 _LARGEST = 1e6  # magnitude of a transformed number
@@ -84,6 +85,7 @@ class NumericTransform:
         }
 
 
+@TRANSFORMS.register("numeric")
 @dataclass(frozen=True)
 class NumericFitter:
     """Fits mean and deviation of the numbers that enter `standardise`."""
@@ -110,3 +112,6 @@ class NumericFitter:
         if deviation <= _ROUNDING * abs(state.mean):
             deviation = 1.0
         return NumericTransform(self.steps, state.mean, deviation)
+
+    def load(self, state: dict[str, Any]) -> NumericTransform:
+        return NumericTransform(self.steps, state["mean"], state["deviation"])

@@ -16,6 +16,7 @@ from pipelines.features.base import (
     finite_numbers,
     is_missing_tensor,
 )
+from pipelines.features.transforms import TRANSFORMS
 from recsys_attn.schema import PADDING_ID, RESERVED_IDS
 
 _COMPRESSION = 2000  # t-digest's k: an error of rank of 0.1 % on a million log-normal values
@@ -49,6 +50,7 @@ class QuantileTransform:
         return {"kind": "quantile", "boundaries": self.boundaries.tolist()}
 
 
+@TRANSFORMS.register("quantile")
 @dataclass(frozen=True)
 class QuantileFitter:
     """Sketches the distribution with a t-digest, which is mergeable and deterministic.
@@ -77,3 +79,6 @@ class QuantileFitter:
         shares = np.arange(1, self.buckets) / self.buckets
         boundaries = np.array([digest.get_quantile(share) for share in shares], "float32")
         return QuantileTransform(np.unique(boundaries))
+
+    def load(self, state: dict[str, Any]) -> QuantileTransform:
+        return QuantileTransform(np.array(state["boundaries"]))

@@ -1,4 +1,4 @@
-"""The protocols of feature transforms, and the transforms of users by name."""
+"""The protocols of feature transforms, and the transforms by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ GraphFunction = Callable[[Any], Any]
 
 
 class Fitter(Protocol):
-    """Fits a transform: `finish(merge(fit_batch(a), fit_batch(b)))`, in any order of batches."""
+    """Fits a transform: `finish(merge(fit_batch(a), fit_batch(b)))`, in any order of batches.
+
+    It is a dataclass of the transform's options.
+    """
 
     def fit_batch(self, values: pa.Array) -> Any:
         """The state of one batch of values."""
@@ -24,6 +27,9 @@ class Fitter(Protocol):
 
     def finish(self, state: Any) -> Transform:
         """The transform, from the state of the whole data."""
+
+    def load(self, state: dict[str, Any]) -> Transform:
+        """The transform whose `state` was saved."""
 
 
 class Transform(Protocol):
@@ -39,11 +45,4 @@ class Transform(Protocol):
         """Plain data for JSON; a vocabulary has a pyarrow array `"values"`."""
 
 
-class OwnFitter(Fitter, Protocol):
-    """A transform of a user: a dataclass of its options, which fits it and loads it."""
-
-    def load(self, state: dict[str, Any]) -> Transform:
-        """The transform whose `state` was saved."""
-
-
-TRANSFORMS: NamedParts[Callable[..., OwnFitter]] = NamedParts("transform")
+TRANSFORMS: NamedParts[Callable[..., Fitter]] = NamedParts("transform")

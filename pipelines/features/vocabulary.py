@@ -18,6 +18,7 @@ from pipelines.features.base import (
     apply_graph,
     raw_numbers,
 )
+from pipelines.features.transforms import TRANSFORMS
 from recsys_attn.schema import PADDING_ID, RESERVED_IDS, UNKNOWN_ID
 
 _SPARSE = 4  # largest range of the integers per known value
@@ -94,6 +95,7 @@ class _Lookup(tf.Module):
         return tf.cast(self.table.lookup(values), tf.int32)
 
 
+@TRANSFORMS.register("vocabulary")
 @dataclass(frozen=True)
 class VocabularyFitter:
     """Counts values. The state is a table of values and counts, as large as the vocabulary."""
@@ -118,3 +120,6 @@ class VocabularyFitter:
         if self.max_size is not None:
             kept = kept.slice(0, self.max_size)
         return VocabularyTransform(kept["value"].combine_chunks())
+
+    def load(self, state: dict[str, Any]) -> VocabularyTransform:
+        return VocabularyTransform(state["values"])

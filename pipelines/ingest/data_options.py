@@ -15,38 +15,18 @@ from pipelines.common.toml_table import TomlTable
 from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.ingest.source import ALL, SOURCES
 from pipelines.ingest.split_options import SplitOptions
-from pipelines.storage.filesystem import ANY, CSV, PARQUET, Storage, Where, is_uri, shown
-
-BUILT_IN_SOURCES = (
-    "simulate",
-    "movielens-1m",
-    "census-income",
-    "frappe",
-    "trivago",
-    "criteo",
-    "avazu",
-    "csv",
-    "parquet",
-    "sequences",
-)
-
-# Sources that read a user's own files, with the ends of their names.
-FILES = {"csv": CSV, "parquet": PARQUET, "sequences": PARQUET}
+from pipelines.storage.filesystem import ANY, Storage, Where, is_uri, shown
 
 
 def known_source(name: str) -> str:
     """The name of a built-in or a registered source; another is an error."""
-    known = (*BUILT_IN_SOURCES, *SOURCES)
-    if name not in known:
-        names = [repr(each) for each in known]
-        near = did_you_mean(name, known, lambda each: f"`{each}`")
+    if name not in SOURCES:
+        names = list(map(repr, SOURCES))
+        near = did_you_mean(name, SOURCES, lambda each: f"`{each}`")
         raise ValueError(
             f"expected {', '.join(names[:-1])} or {names[-1]}. Received: {json.dumps(name)}.{near}"
         )
     return name
-
-
-WITH_REQUESTS = ("simulate", "trivago")  # have requests of their own
 
 
 class HistoryOptions(TomlTable):
@@ -221,15 +201,17 @@ class DataOptions(TomlTable):
                 )
         if self.source == "sequences":
             self._check_sequences()
-        if self.source in FILES and not self.path:
+        kind = SOURCES[self.source]
+        reads_files = kind.file_suffixes is not None
+        if reads_files and not self.path:
             raise ValueError(f"`path` must name the {self.source} file or folder. Received: none")
-        own = self.source in SOURCES
+        own = kind.func is not None
         if self.options and not own:
             raise ValueError(
                 "`options` are those of your own source, registered in a module of `imports`. "
                 f"Received: source={self.source!r}"
             )
-        if not (isinstance(self.path, str | None) or self.source in FILES or own):
+        if not (isinstance(self.path, str | None) or reads_files or own):
             raise ValueError(
                 f"`path` must be one file or folder for the source {self.source!r}. "
                 f"Received: {self.path!r}"
@@ -268,7 +250,7 @@ class DataOptions(TomlTable):
     def has_requests(self) -> bool:
         """Whether a request may have several rows."""
         draws = self.items is not None and self.items.negatives > 0
-        return draws or self.request is not None or self.source in WITH_REQUESTS
+        return draws or self.request is not None or SOURCES[self.source].has_requests
 
     @property
     def made(self) -> list[str]:
@@ -288,7 +270,7 @@ class DataOptions(TomlTable):
         """Size and modification time of the source files, by name."""
         stamps: dict[str, str] = {}
         for place in self.places():
-            stamps |= Storage.of(place).stamps(FILES.get(self.source, ANY))
+            stamps |= Storage.of(place).stamps(SOURCES[self.source].file_suffixes or ANY)
         return stamps
 
     def paths_by_part(self) -> dict[str, list[Path]]:

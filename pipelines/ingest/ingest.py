@@ -14,21 +14,17 @@ import pyarrow as pa
 
 from pipelines.common.errors import PipelineError
 from pipelines.engines import LOCAL, Engine
-from pipelines.ingest import sequences, tables
 from pipelines.ingest.aggregates import state as aggregates_state
 from pipelines.ingest.aggregates.batch import with_aggregates
 from pipelines.ingest.checks import check_table
 from pipelines.ingest.column_checks import check_columns
-from pipelines.ingest.common_schema import with_common_columns
 from pipelines.ingest.context import check_context
 from pipelines.ingest.data_options import DataOptions
-from pipelines.ingest.datasets import avazu, census_income, criteo, frappe, movielens, trivago
 from pipelines.ingest.drawn_rows import add_negatives, save_items
 from pipelines.ingest.histories import Histories, check_histories
 from pipelines.ingest.item_features import check_covered, read_items, with_items
-from pipelines.ingest.own_source import read_own
-from pipelines.ingest.simulate.source import read as read_simulated
-from pipelines.ingest.source import SOURCES, SPLITS, Columns, Source, SourceFile
+from pipelines.ingest.source import SPLITS, Columns, Source, SourceFile, Wanted
+from pipelines.ingest.sources import SOURCES
 from pipelines.ingest.split_summary import SplitSummary
 from pipelines.ingest.splitter import Splitter, read_chunks
 from pipelines.ingest.writer import SplitWriter
@@ -37,15 +33,6 @@ from pipelines.storage.filesystem import shown
 from pipelines.storage.request_log import RequestLog
 from recsys_attn.schema import Schema
 
-_READERS: Mapping[str, Callable[[DataOptions], Source]] = {
-    "movielens-1m": movielens.read,
-    "census-income": census_income.read,
-    "frappe": frappe.read,
-    "trivago": trivago.read,
-    "criteo": criteo.read,
-    "avazu": avazu.read,
-    "sequences": sequences.read,
-}
 REQUEST = "request"  # column of the request ids that ingest makes
 
 
@@ -179,16 +166,7 @@ def _with_requests(table: pa.Table, name: str, where: str, first: int) -> pa.Tab
 def _source(
     options: DataOptions, schema: Schema | None, seed: int, named: Collection[str]
 ) -> Source:
-    if options.source == "simulate":
-        source = read_simulated(options, seed)
-    elif options.source == "csv":
-        source = tables.read_csv(options, schema)
-    elif options.source == "parquet":
-        source = tables.read_parquet(options, schema)
-    else:
-        source = _READERS.get(options.source, read_own)(options)
-    if options.source in ("csv", "parquet") or options.source in SOURCES:
-        source = with_common_columns(source, options, schema, named)
+    source = SOURCES[options.source].read(options, Wanted(schema, seed, named))
     return dataclasses.replace(source, request=options.request or source.request)
 
 

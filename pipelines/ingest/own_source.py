@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
 from pipelines.common.errors import PipelineError
+from pipelines.ingest.common_schema import with_common_columns
 from pipelines.ingest.data_options import DataOptions
-from pipelines.ingest.source import SOURCES, Columns, Source, SourceFile
+from pipelines.ingest.source import Columns, Source, SourceFile, Wanted
 from pipelines.storage.filesystem import Where, shown
 
+Function = Callable[..., Iterable[pa.Table]]
 
-def read_own(options: DataOptions) -> Source:
-    """The tables of the function that is registered as `data.source`, for each path."""
+
+def read_own(function: Function, options: DataOptions, wanted: Wanted) -> Source:
+    """The tables of a registered function, for each path."""
     parts = {
-        part: [_file(options, place) for place in places] or [_file(options, None)]
+        part: [_file(function, options, place) for place in places or [None]]
         for part, places in options.places_by_part().items()
     }
-    return Source(parts, checks_requests=True)
+    source = Source(parts, checks_requests=True)
+    return with_common_columns(source, options, wanted.schema, wanted.named)
 
 
-def _file(options: DataOptions, place: Where | None) -> SourceFile:
-    function = SOURCES[options.source]
-
+def _file(function: Function, options: DataOptions, place: Where | None) -> SourceFile:
     def read(columns: Columns) -> Iterator[pa.Table]:
         for table in function(place, **options.options):
             if not isinstance(table, pa.Table):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from recsys_attn.named_parts import NamedParts
+from recsys_attn.schema import Schema
 
 SPLITS = ("train", "valid", "test")
 ALL = "all"  # the only part of a source without splits
@@ -16,9 +18,7 @@ CHUNK_ROWS = 65_536
 
 Columns = frozenset[str] | None
 Read = Callable[[Columns], Iterator[pa.Table]]
-# Sources of users: functions of one path of `data.path` (None if it is left out), and of the
-# options in `data.options` by name, to tables.
-SOURCES: NamedParts[Callable[..., Iterable[pa.Table]]] = NamedParts("source")
+Own = TypeVar("Own", bound=Callable[..., Iterable[pa.Table]])
 
 
 @dataclass(frozen=True)
@@ -73,3 +73,67 @@ class Source:
     time: str | None = None
     time_quantile: Callable[[float], int] | None = None
     checks_requests: bool = False
+
+
+class Wanted(NamedTuple):
+    """What the experiment wants of a source besides its options.
+
+    Args:
+        schema: The features and tasks; None: all columns.
+        seed: Seed of a simulation.
+        named: Further columns that the experiment names.
+    """
+
+    schema: Schema | None
+    seed: int
+    named: Collection[str]
+
+
+@dataclass(frozen=True)
+class SourceKind:
+    """A value of `data.source`.
+
+    Args:
+        read: Reads the source from the `[data]` table.
+        file_suffixes: Ends of the names of a user's own files, which `data.path` must name. None:
+            it reads other files.
+        has_requests: Whether its rows have requests of their own.
+        func: A user's function from one path of `data.path` (None if it is left out), and the
+            options in `data.options` by name, to tables.
+    """
+
+    read: Callable[[Any, Wanted], Source]
+    file_suffixes: tuple[str, ...] | None = None
+    has_requests: bool = False
+    func: Callable[..., Iterable[pa.Table]] | None = None
+
+
+class Sources(NamedParts[SourceKind]):
+    """The sources by name."""
+
+    def add(self, name: str, kind: SourceKind) -> None:
+        """Enters a built-in source."""
+        self.members[name] = kind
+
+    def register(self, name: str) -> Callable[[Own], Own]:
+        """Returns the decorator that enters a function from a path to tables.
+
+        Raises:
+            ValueError: Another source has this name.
+        """
+        enter = super().register(name)
+
+        def entered(function: Own) -> Own:
+            def read(options: Any, wanted: Wanted) -> Source:
+                from pipelines.ingest.own_source import read_own  # which needs this module
+
+                return read_own(function, options, wanted)
+
+            enter(function)
+            self.members[name] = SourceKind(read, func=function)
+            return function
+
+        return entered
+
+
+SOURCES = Sources("source")

@@ -22,7 +22,7 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 def _table(name: str) -> pa.Table:
     with registries.restored(EXPERIMENTS):
         data = load_experiment(EXPERIMENTS / f"{name}.toml").data
-        return pa.concat_tables(SOURCES[data.source](f"{DATA}/movielens-1m", **data.options))
+        return pa.concat_tables(SOURCES[data.source].func(f"{DATA}/movielens-1m", **data.options))
 
 
 def _rows(table: pa.Table) -> dict[str, int]:
