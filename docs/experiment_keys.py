@@ -21,10 +21,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from docs.key_examples import EXAMPLES, OF_SEQUENCES
-from pipelines.experiment.config import Experiment
+from pipelines.experiment.config import experiment_type
 from pipelines.ingest.data_options import known_source
 from pipelines.ingest.source import SOURCES
 from pipelines.pretraining.experiment import SequenceExperiment
+from recsys_attn.models import MODELS
 from recsys_attn.attention import presets
 from recsys_attn.blocks import activations, norms, positions
 from recsys_attn.id_transforms import Vocabulary
@@ -36,7 +37,7 @@ from recsys_attn.objectives import ITEM_LOSSES
 _REFERENCE = Path(__file__).parent / "reference"
 PAGES: Mapping[Path, tuple[type, str]] = {
     _REFERENCE / "experiment-keys.md": (
-        Experiment,
+        experiment_type(tuple(MODELS)),
         """# Keys of the experiment file
 
 Every key with its type, its default and an example, from the code by `python -m \
