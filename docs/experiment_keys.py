@@ -25,12 +25,11 @@ from pipelines.experiment.config import experiment_type
 from pipelines.ingest.data_options import known_source
 from pipelines.ingest.source import SOURCES
 from pipelines.pretraining.experiment import SequenceExperiment
-from recsys_attn.models import MODELS
 from recsys_attn.attention import presets
 from recsys_attn.blocks import activations, norms, positions
 from recsys_attn.id_transforms import Vocabulary
 from recsys_attn.interactions.field_update import FieldUpdate
-from recsys_attn.models import encoders, option_types, placements
+from recsys_attn.models import MODELS, encoders, option_types, placements
 from recsys_attn.models.encoder_context import EncoderContext
 from recsys_attn.objectives import ITEM_LOSSES
 
