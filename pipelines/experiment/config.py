@@ -201,7 +201,12 @@ def read_values(path: Path, overrides: dict[str, Any]) -> dict[str, Any]:
 @functools.cache
 def experiment_type(names: tuple[str, ...]) -> type[Experiment]:
     """The class of an experiment with one of the models of these names."""
-    return create_model("Experiment", __base__=Experiment, model=(any_model(), default_model()))
+    return create_model(
+        "Experiment",
+        __base__=Experiment,
+        __doc__=Experiment.__doc__,
+        model=(any_model(), default_model()),
+    )
 
 
 def _named_type() -> type[Experiment]:
