@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pipelines.common.errors import PipelineError
 from pipelines.ingest.data_options import DataOptions, HistoryOptions
 from recsys_attn.schema import Feature, Schema, is_listed
 
@@ -26,6 +27,9 @@ def fill_histories(features: Mapping[int, dict[str, Any]], data: Any) -> list[st
 
     Returns:
         The keys that were added.
+
+    Raises:
+        PipelineError: Ages of `data.histories` have no events.
     """
     listed = data.get("histories") if isinstance(data, dict) else None
     entries = {
@@ -38,6 +42,7 @@ def fill_histories(features: Mapping[int, dict[str, Any]], data: Any) -> list[st
         for index, f in features.items()
         if f.get("kind") == "sequence"
     }
+    _check_ages(features, events, entries)
     groups: dict[str, Any] = {}
     for index, same in events.items():
         if _GROUP in features[index]:
@@ -54,6 +59,24 @@ def fill_histories(features: Mapping[int, dict[str, Any]], data: Any) -> list[st
             feature[key] = given[key]
             added.append(f"features[{index}].{key}")
     return added
+
+
+def _check_ages(
+    features: Mapping[int, dict[str, Any]], events: Mapping[int, str], entries: Mapping[str, Any]
+) -> None:
+    """Checks that ages that `data.histories` makes have sequences of the same events."""
+    names = {index: str(features[index].get("name")) for index in events}
+    absent = [repr(name) for name in names.values() if name not in entries]
+    for index, name in names.items():
+        is_alone = list(events.values()).count(events[index]) == 1
+        has_group = _GROUP in features[index]
+        if absent and is_alone and not has_group and entries.get(name, {}).get("ages"):
+            raise PipelineError(
+                f"`features[{index}]`: {name!r} has the ages of events that `data.histories` "
+                f"lists, but `data.histories` has no entry for {', '.join(absent)}, so they are "
+                "not one history. Add an entry with the same `by`, `time`, `where` and "
+                f"`max_length`, or remove that of {name!r}."
+            )
 
 
 def check_made_columns(data: DataOptions, schema: Schema) -> None:

@@ -67,7 +67,8 @@ def _check_file(
         check_table(empty, schema, where)
     lists = {history.name for history in options.histories}
     for key, name in named.items():
-        require_column(empty.column_names, name, key, where)
+        if name not in options.made:
+            require_column(columns.names, name, key, where)
         kind = columns.field(name).type if name in columns.names else None
         check_nesting(key, name, "list" if name in lists else str(kind), where)
         if not key.startswith((GROUP, SEGMENTS)) and kind is not None and not is_number(kind):

@@ -81,16 +81,23 @@ class RequestLog:
     def check(self) -> None:
         """Raises an error if the rows of a request are in two places."""
         hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes])
-        first = np.unique(hashes, return_index=True)[1]
-        again = len(hashes) - len(first)
-        if again:
-            repeated = np.setdiff1d(np.arange(len(hashes)), first)[0]
-            ends = np.cumsum([len(part) for part in self._hashes])
-            file = self._files[int(np.searchsorted(ends, repeated, side="right"))]
-            place = "" if self._across_files else " in one file"
-            rows = "all rows" if self._across_files else "the file"
-            raise PipelineError(
-                f"{file}: the rows of a request must follow each other{place}, but {again} runs of "
-                f"equal {self._request!r} (data.request) repeat an earlier request; sort "
-                f"{rows} by that column, or name another one."
-            )
+        requests, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+        again = len(hashes) - len(requests)
+        if not again:
+            return
+        repeated = np.setdiff1d(np.arange(len(hashes)), first)[0]
+        file, other = self._file(repeated), self._file(first[inverse[repeated]])
+        place = "" if self._across_files else " in one file"
+        rows = "all rows" if self._across_files else "the file"
+        advice = f"sort {rows} by that column, or name another one"
+        if file != other:
+            advice = f"the first is in {other} too: is one of the files a copy? If not, "
+            advice += f"merge the files, sorted by {self._request!r}"
+        raise PipelineError(
+            f"{file}: the rows of a request must follow each other{place}, but {again} runs of "
+            f"equal {self._request!r} (data.request) repeat an earlier request; {advice}."
+        )
+
+    def _file(self, run: int) -> str:
+        ends = np.cumsum([len(part) for part in self._hashes])
+        return self._files[int(np.searchsorted(ends, run, side="right"))]

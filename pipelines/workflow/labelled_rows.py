@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.common.errors import PipelineError
 from pipelines.ingest.checks import check_table
 from pipelines.ingest.context import check_context
+from pipelines.storage.columns import require_column
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Storage
 from pipelines.storage.request_log import check_requests
@@ -41,12 +42,16 @@ class LabelledRows:
         """
         split = self._split(schema)
         known = split.columns
+        for option, name in (("--request", self.request), ("--group", self.group)):
+            if name is not None:
+                require_column(known, name, option, str(self.source))
         missing = [name for name in self.columns(schema) if name not in known]
         if missing:
             raise PipelineError(
-                f"{self.source}: the columns {missing} are missing: expected the raw features of "
-                f"the export, its labels, and what --request and --group name."
-                f"{did_you_mean(missing[0], known)}"
+                f"{self.source}: the columns {missing} are missing: expected the features of the "
+                "export and its labels. Those that `ingest` makes of earlier rows "
+                "(`data.histories`, `data.aggregates`) are in `data/test` of the run folder, not "
+                f"in the log. Columns: {', '.join(known)}."
             )
         if self.request is not None:
             check_requests(split, self.request)

@@ -169,7 +169,7 @@ class Run:
         changes = self._changes(step, _manifest(before or target))
         if changes:
             self._say(step, f"settings changed: {'; '.join(changes)}", None)
-        if step == "ingest":
+        elif step == "ingest":
             made = _manifest(target).get("sources")
             changes = [] if made is None else changed_files(made, sources or {})
             if changes:
@@ -201,7 +201,10 @@ class Run:
 
         Does nothing where the files cannot be listed, such as on another machine.
         """
-        made = _manifest(self.path("ingest")).get("sources")
+        manifest = _manifest(self.path("ingest"))
+        if self._changes("ingest", manifest):
+            return  # its own error: the files of other settings are no changed files
+        made = manifest.get("sources")
         try:
             now = self.stamps
         except PipelineError:

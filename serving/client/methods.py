@@ -21,7 +21,13 @@ from serving.common.errors import (
     Unimplemented,
     from_code,
 )
-from serving.common.signatures import DEFAULT_SIGNATURE, EXPLAINED_SIGNATURE, RANK_SIGNATURE
+from serving.common.signatures import (
+    CLASSIFY_SIGNATURE,
+    DEFAULT_SIGNATURE,
+    EXPLAINED_SIGNATURE,
+    RANK_SIGNATURE,
+    REGRESS_SIGNATURE,
+)
 from serving.common.status import VersionStatus
 from serving.encoding.codec import decode, encode
 from serving.encoding.features import Row, Rows, encode_candidates, encode_rows
@@ -160,7 +166,7 @@ class Methods:
         rows: Rows,
         *,
         context: Row | Table | None = None,
-        signature_name: str = DEFAULT_SIGNATURE,
+        signature_name: str = CLASSIFY_SIGNATURE,
         **options: Unpack[CallOptions],
     ) -> Calls[Outputs]:
         """`classes` and `scores` of B rows, each (B, C); rows are sent as tf.train.Examples.
@@ -169,7 +175,8 @@ class Methods:
             rows: Dicts of raw values, or an Arrow table. Strings become a bytes_list, integers an
                 int64_list, floats a float_list.
             context: Raw values that the rows share; sent once.
-            signature_name: A signature whose method is Classify.
+            signature_name: A signature whose method is Classify; by default that of the first task.
+                `classify_<task>` is that of each task of an export.
             options: `timeout`, `request_id`, `metadata`.
         """
         invocation = self._begin(options)
@@ -194,7 +201,7 @@ class Methods:
         rows: Rows,
         *,
         context: Row | Table | None = None,
-        signature_name: str = DEFAULT_SIGNATURE,
+        signature_name: str = REGRESS_SIGNATURE,
         **options: Unpack[CallOptions],
     ) -> Calls[np.ndarray]:
         """Values (B,) of B rows, which are sent as tf.train.Examples; see `classify`."""

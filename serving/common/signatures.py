@@ -12,7 +12,8 @@ EXPLAINED_SIGNATURE = "rank_explained"  # `rank`, with weights of events, fields
 ATTENTION_PREFIX, GATE_PREFIX, FIELD_PREFIX = "attention/", "gate/", "field/"  # of these
 KNOWN_PREFIX = "known/"  # of the marks of events that the model knows, beside the attention
 WITH_CONTEXT = "_with_context"  # suffix of signatures for one context and many Examples
-_EXAMPLES, _REGRESS, _REGRESSED = "examples", "regress", "outputs"
+CLASSIFY_SIGNATURE, REGRESS_SIGNATURE = "classify", "regress"  # of the first task
+_EXAMPLES, _REGRESSED = "examples", "outputs"
 
 
 def first_task(definitions: Mapping[str, Any]) -> str | None:
@@ -24,10 +25,12 @@ def first_task(definitions: Mapping[str, Any]) -> str | None:
     Args:
         definitions: SignatureDefs by name.
     """
-    if _EXAMPLES not in definitions or _REGRESS not in definitions:
+    if _EXAMPLES not in definitions or REGRESS_SIGNATURE not in definitions:
         return None
     regressed = {
-        info.name for name, info in definitions[_REGRESS].outputs.items() if name == _REGRESSED
+        info.name
+        for name, info in definitions[REGRESS_SIGNATURE].outputs.items()
+        if name == _REGRESSED
     }
     tasks = definitions[_EXAMPLES].outputs.items()
     return next((task for task, info in tasks if info.name in regressed), None)

@@ -13,7 +13,7 @@ import numpy as np
 from serving.common.errors import InvalidArgument
 from serving.encoding.array_values import Misfit, fitted
 from serving.encoding.features import TensorSpec
-from serving.encoding.raw_values import missing_value, takes_raw_values
+from serving.encoding.raw_values import missing_value, shortened, takes_raw_values
 from serving.protos import scoring_pb2
 
 # Lists are padded to the longest. A larger array needs all its values.
@@ -99,7 +99,11 @@ class InputSpec(NamedTuple):
         are_whole = self.dtype.kind == "i" and kind == "floats"  # or rejected below
         if kind not in _TAKES[self.dtype.kind] and not are_whole:
             if len(np.unique(missing)) < len(sent):
-                raise Misfit(f"expected {' or '.join(_TAKES[self.dtype.kind])}. Received: {kind}")
+                first = next(value for i, value in enumerate(sent) if i not in set(missing))
+                raise Misfit(
+                    f"expected {' or '.join(_TAKES[self.dtype.kind])}. Received: {kind}, such as "
+                    f"{shortened(first)}"
+                )
             return np.full(len(sent), self.missing, self.dtype)
         values = self._converted(kind, sent, missing)
         values[missing] = self.missing

@@ -143,7 +143,8 @@ def _require_sendable(name: str, where: str, value: Any) -> None:
     if isinstance(value, int) and not _INT64.min <= value <= _INT64.max:
         raise _misfit(name, where, f"an integer from {_INT64.min} to {_INT64.max}", value)
     if isinstance(value, float) and abs(value) > _FLOAT_MAX:
-        raise _misfit(name, where, "a finite float32 number, or null for a missing value", value)
+        form = "a finite float32 number, or an integer where the feature is one, or null"
+        raise _misfit(name, where, f"{form} for a missing value", value)
 
 
 def _misfit(name: str, where: str, expected: str, value: Any) -> InvalidArgument:

@@ -70,11 +70,11 @@ class _Server(NamedTuple):
         assert self._post("predict", {"inputs": columns})["outputs"]["click"] == [score]
         return score
 
-    def by_rank(self, row: dict[str, Any], left_out: str) -> float:
-        """The score where the feature is null."""
+    def by_rank(self, row: dict[str, Any], left_out: list[str]) -> float:
+        """The score where these features are null."""
         sides: dict[str, dict[str, Any]] = {"context": {}, "candidate": {}}
         for feature in shop.SCHEMA.features:
-            value = None if feature.name == left_out else row[feature.name]
+            value = None if feature.name in left_out else row[feature.name]
             sides[feature.side][feature.name] = value
         body = {"context": sides["context"], "candidates": [sides["candidate"]]}
         return float(self._post("rank", body)["scores"]["click"][0])
@@ -115,7 +115,7 @@ def _present() -> dict[str, Any]:
 
 def _kind(feature: Feature) -> str:
     if isinstance(feature, Sequence):
-        return "all of a sequence"
+        return "all of a history"
     if is_listed(feature):
         return "all of a multivalued feature"
     is_quantile = feature.kind == "categorical" and feature.dtype == "float32"
@@ -135,17 +135,25 @@ def test_table_has_every_kind_of_feature() -> None:
 @pytest.mark.parametrize("feature", shop.SCHEMA.features, ids=lambda f: f.name)
 def test_missing_feature_scores_the_same_every_way(server: _Server, feature: Feature) -> None:
     (row,) = [r for r in TABLE if (r.feature, r.dtype) == (_kind(feature), _dtype(feature))]
-    present, name = _present(), feature.name
-    first, *others = [[MISSING[feature.dtype]] * 3] if is_listed(feature) else row.grpc
-    expected = server.by_grpc({**present, name: first})
+    present, names = _present(), _together(feature)
+    dtypes = {name: shop.SCHEMA[name].dtype for name in names}
+    others = [] if is_listed(feature) else row.grpc[1:]
+
+    def alike(value: Any) -> dict[str, Any]:
+        return {**present, **dict.fromkeys(names, value)}
+
+    first = {
+        name: [MISSING[dtypes[name]]] * 3 if is_listed(feature) else row.grpc[0] for name in names
+    }
+    expected = server.by_grpc({**present, **first})
     assert abs(expected - server.by_grpc(present)) > 1e-4, "the value counts"
-    left_out = {key: value for key, value in present.items() if key != name}
+    left_out = {key: value for key, value in present.items() if key not in names}
     found = [
-        *(server.by_grpc({**present, name: value}) for value in others),
-        *(server.by_client({**present, name: value}) for value in row.client),
-        *(server.by_json({**present, name: value}) for value in row.json),
+        *(server.by_grpc(alike(value)) for value in others),
+        *(server.by_client(alike(value)) for value in row.client),
+        *(server.by_json(alike(value)) for value in row.json),
         server.by_client(left_out),
-        server.by_rank(present, name),
+        server.by_rank(present, names),
     ]
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 

@@ -172,3 +172,23 @@ def test_numbers_of_the_evaluation_are_checked(tmp_path: Path) -> None:
     steps = Steps.of(loaded, tmp_path / "run", Console(file=io.StringIO()), force=False)
     with pytest.raises(PipelineError, match=r"\(evaluation.ceiling.click\): expected numbers"):
         steps.ingest()
+
+
+def test_ages_without_an_entry_of_their_events_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "ages.toml"
+    file.write_text("""
+    name = "ages"
+    tasks = [{ name = "click" }]
+    features = [
+      { kind = "categorical", name = "item", dtype = "int64" },
+      { kind = "sequence", name = "seen", shares = "item" },
+      { kind = "sequence", name = "seen_ages", dtype = "int64", transform = "age" },
+    ]
+    [data]
+    source = "parquet"
+    path = "rows.parquet"
+    histories = [{ name = "seen_ages", of = "time", by = "user", time = "time", ages = true }]
+    """)
+    message = r"`data.histories` has no entry for 'seen', so they are not one history. Add an entry"
+    with pytest.raises(PipelineError, match=message):
+        load_experiment(file)

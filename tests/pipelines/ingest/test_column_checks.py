@@ -86,6 +86,13 @@ def test_requests_and_splits_need_one_value_per_row(tmp_path, kind, by) -> None:
         run(tmp_path / "out", source="parquet", path=str(path), **key)
 
 
+def test_missing_column_lists_those_of_the_file_alone(tmp_path) -> None:
+    (file,) = parquet_files(Storage.of(write_parquet(tmp_path / "a.parquet", **GOOD)))
+    message = r"'usr' \(evaluation.group\) is missing. .* Columns: item, user, at, click, part\.$"
+    with pytest.raises(PipelineError, match=message):
+        check_columns(Source({ALL: [file]}), OPTIONS, SCHEMA, {"evaluation.group": "usr"})
+
+
 def _refused(columns):
     pytest.fail("a row was read")
 

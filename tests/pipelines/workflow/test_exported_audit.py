@@ -136,7 +136,7 @@ def _starts() -> np.ndarray:
     ("change", "message"),
     [
         (lambda table: table.drop(["click"]), r"the columns \['click'\] are missing"),
-        (lambda table: table.drop(["item"]), r"the columns \['item'\] are missing"),
+        (lambda table: table.drop(["item"]), r"\['item'\] are missing: .*`ingest` makes"),
         (lambda table: table.slice(0, 0), "has no rows"),
         (lambda table: pa.concat_tables([table, table.slice(0, 1)]), "must follow each other"),
         (

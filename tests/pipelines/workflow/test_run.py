@@ -215,6 +215,19 @@ def test_every_step_names_the_files_that_changed(
     assert "ingest: files changed: " in recorder.output.getvalue()
 
 
+def test_another_path_is_a_changed_setting(recorder: Recorder) -> None:
+    recorder.execute()
+    recorder.sources = {"/data/b.parquet": "3 1"}
+    recorder.settings = {**SETTINGS, "ingest": {"path": "b"}}
+    with pytest.raises(PipelineError, match=r'another configuration: .*`path` .* is "b" now'):
+        recorder.execute("evaluate")
+    recorder.output.truncate(0)
+    recorder.execute()
+    printed = recorder.output.getvalue()
+    assert "ingest: settings changed: " in printed
+    assert "files changed" not in printed
+
+
 def test_files_that_change_while_a_command_runs_are_the_next_ones(recorder: Recorder) -> None:
     run = recorder.run
     run.execute("ingest", lambda folder: {}, run.stamps)

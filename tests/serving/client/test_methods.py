@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tensorflow_serving.apis import get_model_status_pb2, model_management_pb2, predict_pb2
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_status_pb2,
+    model_management_pb2,
+    predict_pb2,
+)
 from tensorflow_serving.config import model_server_config_pb2
 
 from serving.client import AsyncClient, Client
@@ -101,6 +106,17 @@ def test_version_and_label_are_sent(connect: Connect, start_stub: StartStub) -> 
     assert list(numbered.output_filter) == ["click"]
     status = get_model_status_pb2.GetModelStatusRequest.FromString(stub.seen[2].request)
     assert status.model_spec.WhichOneof("version_choice") is None
+
+
+def test_classify_and_regress_ask_for_the_first_task(
+    connect: Connect, start_stub: StartStub
+) -> None:
+    stub = start_stub()
+    handle = connect(stub.address)
+    for method in ("classify", "regress"):
+        handle.ask(method, [{"price": 1.5}])
+    sent = [classification_pb2.ClassificationRequest.FromString(one.request) for one in stub.seen]
+    assert [each.model_spec.signature_name for each in sent] == ["classify", "regress"]
 
 
 def test_reload(connect: Connect, start_stub: StartStub) -> None:

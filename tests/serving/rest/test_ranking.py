@@ -94,6 +94,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
      "Feature 'x' of the candidates: expected a list, as elsewhere in the request. Received: 'a'"),
     ({"candidates": [{"x": 2**63}]}, "Feature 'x' of the candidates: expected an integer from -9"),
     ({"candidates": [{"x": 1e39}]}, "Feature 'x' of the candidates: expected a finite float32"),
+    ({"candidates": [{"x": float("inf")}]}, "number, or an integer where the feature is one"),
 ]  # fmt: skip
 
 
