@@ -96,15 +96,15 @@ class TimeIntervalPositions(TimePositions):
     It is scaled where the score is a scaled dot product. With `values` the output has
     `sum_s weight[s] R[r]` too, as in the paper. See `TimeIntervalValues`.
 
-    In a model, they stand beside learned positions, and the history needs the ages of its events.
+    They need the mechanism `Dense`. In a model, they stand beside learned positions, and the
+    history needs the ages of its events.
 
     Source: Li et al., WSDM 2020.
 
     Args:
         max_interval: Largest interval, in units of the user's shortest one; longer ones count as
             it. The paper takes 256 to 2048.
-        values: Whether intervals have vectors beside the values too, as in the paper. It needs the
-            mechanism `Dense`.
+        values: Whether intervals have vectors beside the values too, as in the paper.
 
     Example:
 

@@ -91,6 +91,12 @@ class Grouped(Mechanism):
                 "the future would leak into the past. Give the router causal=True, or use the "
                 f"router Blocks. Received: {self.pattern!r}"
             )
+        if self.score.needs_every_pair:
+            raise ValueError(
+                "The unit of time intervals is the shortest one of all events, and a group has a "
+                "few: in other groups the same events would score otherwise, by later events too. "
+                f"Use TimeBuckets, or the mechanism Dense. Received: score={self.score!r}"
+            )
         if not self.router.has_positions and (self.pattern is not None or self.score.positional):
             raise ValueError(
                 f"{router} mixes tokens of several positions, so neither a pattern nor a score "

@@ -27,6 +27,8 @@ class Score(Layer):
             broadcast to (B, N, T) and (B, N, S), and None for the default ones.
         uses_times: Whether these positions are times. Patterns and other scores beside it count
             places then.
+        needs_every_pair: Whether a logit depends on the other allowed pairs of its sequence, so
+            that it cannot be computed in groups.
         encodes_order: Whether it tells an order of the keys from another; defaults to `positional`.
         shares_query_and_key: Whether queries and keys have one projection.
         uses_query, uses_key: Whether it uses the content of queries or keys; if not, the layer
@@ -60,6 +62,7 @@ class Score(Layer):
     contract = "finite logits, those of a pair without the keys and values that are not allowed"
     positional = False
     uses_times = False
+    needs_every_pair = False
     shares_query_and_key = False
     uses_query = True
     uses_key = True
@@ -145,6 +148,7 @@ class Several(Score):
         self.scores = [SCORES.get(score, dtype=self.dtype_policy) for score in scores]
         self.positional = any(score.positional for score in self.scores)
         self.uses_times = any(score.uses_times for score in self.scores)
+        self.needs_every_pair = any(score.needs_every_pair for score in self.scores)
         self.shares_query_and_key = any(score.shares_query_and_key for score in self.scores)
         self.uses_query = any(score.uses_query for score in self.scores)
         self.uses_key = any(score.uses_key for score in self.scores)

@@ -46,7 +46,7 @@ class TimeIntervals(Score):
     """`score = q . K[r]` with `r = min(max_interval, floor(|t_i - t_j| / unit))`; K for each head.
 
     The unit is the shortest interval, but 0, between two of the user's events, so that
-    the intervals of busy and of quiet users are alike. The positions are times: call the layer
+    the intervals of busy and of quiet users are alike. Only `Dense` sees all of them. The positions are times: call the layer
     with `query_positions` in seconds, for example. A pattern counts the places of the events,
     whatever their times.
 
@@ -85,6 +85,7 @@ class TimeIntervals(Score):
 
     positional = True
     uses_times = True
+    needs_every_pair = True  # for the unit
     uses_key = False
 
     def __init__(self, max_interval: int = 256, scale: bool = False, **kwargs: Any) -> None:

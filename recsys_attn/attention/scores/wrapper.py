@@ -47,6 +47,7 @@ class Wrapper(Score):
         self.score = SCORES.get(score, dtype=self.dtype_policy)
         self.positional = self.score.positional
         self.uses_times = self.score.uses_times
+        self.needs_every_pair = self.score.needs_every_pair
         self.shares_query_and_key = self.score.shares_query_and_key
         self.uses_query = self.score.uses_query
         self.uses_key = self.score.uses_key

@@ -215,10 +215,17 @@ def test_only_dense_has_values_of_pairs() -> None:
     made = positions.in_mechanism(HeadGroups(["transformer", "sparsemax"]))
     assert [type(each.pair_values) for each in made.mechanisms] == [TimeIntervalValues] * 2
     assert encodes_order(Dense(pair_values="time_intervals"))
-    with pytest.raises(ValueError, match=r"values=True .* only the mechanism Dense does.*Routed"):
+    with pytest.raises(ValueError, match="unit of time intervals is .* or the mechanism Dense"):
         positions.in_mechanism("longformer")
     with pytest.raises(TypeError, match="Routed has no argument `pair_values`"):
         Routed("lsh", pair_values="time_intervals")
+
+
+@pytest.mark.parametrize("mechanism", [Routed, Lookup])
+def test_the_unit_of_intervals_is_that_of_all_events(mechanism: type) -> None:
+    for score in (TimeIntervals(8), SoftCap(Dot() + TimeIntervals(8), 3.0)):
+        with pytest.raises(ValueError, match="time intervals is the shortest one of all events"):
+            mechanism(Blocks(2), score)
 
 
 @pytest.mark.parametrize("kind", ["intervals", "buckets"])
