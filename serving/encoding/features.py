@@ -174,7 +174,9 @@ def _check_side(
 
 
 def check_histories(
-    specs: Mapping[str, TensorSpec], lengths: Callable[[str], Sequence[int]], where: str
+    specs: Mapping[str, TensorSpec],
+    lengths: Callable[[str], Sequence[int] | np.ndarray],
+    where: str,
 ) -> None:
     """Raises an error for lists of one history with different lengths, as files have none.
 
@@ -202,7 +204,7 @@ def check_histories(
             )
 
 
-def _lengths(values: list[Any] | pa.Array) -> Sequence[int]:
+def _lengths(values: list[Any] | pa.Array) -> Sequence[int] | np.ndarray:
     """Lengths of lists that `_column` has accepted; 0 for a missing one."""
     if isinstance(values, list):
         return [0 if value is None else len(value) for value in values]

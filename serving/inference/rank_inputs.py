@@ -102,7 +102,7 @@ def _check_events(
 ) -> None:
     """Checks that the lists of one history are equally long in each row."""
 
-    def lengths(name: str) -> Sequence[int]:
+    def lengths(name: str) -> Sequence[int] | np.ndarray:
         if name not in columns:
             return [0] * rows
         one_row = where == _CONTEXT

@@ -77,9 +77,11 @@ class Metrics:
             f"{_SERVING}request_count", "Requests.", ("model_name", "status")
         )
         api = ("model_name", "API", "entrypoint")
-        self._latency = self._series("request_latency", "Time of a request.", api)
+        self._latency = self._series("request_latency", "Time of a request, in microseconds.", api)
         self._runtime_latency = self._series(
-            "runtime_latency", "Time of the computation.", ("model_name", "API", "runtime")
+            "runtime_latency",
+            "Time of the computation, in microseconds.",
+            ("model_name", "API", "runtime"),
         )
         self._runtime = runtime
         self._examples = self._series(
@@ -89,10 +91,12 @@ class Metrics:
             f"{_SERVING}request_example_count", "Rows or candidates.", ("model_name",)
         )
         self._queuing = self._series(
-            "batching_session:queuing_latency", "Time in the queue.", ("model_name",)
+            "batching_session:queuing_latency",
+            "Time in the queue, in microseconds.",
+            ("model_name",),
         )
         self._by_version = self._recent(
-            "version_latency", "Time of a request, by version and by the label that it named.",
+            "version_latency", "Time of a request, by version and label, in microseconds.",
             ("model_name", "version", "label", "status"), _MICROSECONDS, _OWN,
         )  # fmt: skip
         self._users = self._counter(
@@ -101,7 +105,9 @@ class Metrics:
             ("model_name", "result"),
         )
         self._warmup = self._recent(
-            "model_warmup_latency", "Time of a version's warm-up.", ("model_path", "status")
+            "model_warmup_latency",
+            "Time of a version's warm-up, in microseconds.",
+            ("model_path", "status"),
         )
         self._batches = self._series(
             "batch_size", "Rows or candidates of a request's batch.", ("model_name",), _COUNTS, _OWN
