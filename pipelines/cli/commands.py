@@ -12,7 +12,6 @@ from rich.markup import escape
 from pipelines.cli.audit import audit
 from pipelines.cli.import_tensorflow import import_tensorflow
 from pipelines.cli.options import (
-    Option,
     against_option,
     engine_options,
     experiment_options,
@@ -23,7 +22,7 @@ from pipelines.cli.options import (
 )
 from pipelines.cli.pretrain import pretrain
 from pipelines.cli.reproduce import reproduce
-from pipelines.cli.running import CONSOLE, opened, reported
+from pipelines.cli.running import CONSOLE, opened, opened_ranking, reported
 from pipelines.cli.tune import tune
 from pipelines.common.errors import did_you_mean
 
@@ -63,13 +62,15 @@ def main() -> None:
     os.environ["KERAS_BACKEND"] = "tensorflow"  # SavedModels are TensorFlow's
 
 
-def _add_step(name: str, method: str, text: str, option: Option = lambda command: command) -> None:
-    def command(experiment: Path, run_dir: Path | None, force: bool, **options: Any) -> None:
-        with opened(experiment, run_dir, options.pop("overrides"), force) as steps:
-            getattr(steps, method)(**options)
+def _add_step(name: str, method: str, text: str) -> None:
+    def command(
+        experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool
+    ) -> None:
+        with opened(experiment, run_dir, overrides, force) as steps:
+            getattr(steps, method)()
 
     command.__doc__ = text
-    main.command(name)(experiment_options(force_option(option(command))))
+    main.command(name)(experiment_options(force_option(command)))
 
 
 _add_step("run", "everything", "Run all steps: ingest, fit, train, evaluate, export.")
@@ -87,7 +88,7 @@ def _add_engine_step(name: str, text: str) -> None:
         with opened(experiment, run_dir, overrides, force) as steps:
             from pipelines.engines import choose_engine
 
-            getattr(steps, name)(choose_engine(engine, ray_address, steps.experiment.own_parts))
+            getattr(steps, name)(choose_engine(engine, ray_address, steps.own_parts))
 
     command.__doc__ = text
     main.command(name)(experiment_options(force_option(engine_options(command))))
@@ -127,7 +128,24 @@ def train(
 
 
 _add_engine_step("evaluate", "Score a split; write its metrics and report.html.")
-_add_step("report", "report", "Write report.html again from the last evaluation.", against_option)
+
+
+@main.command()
+@experiment_options
+@force_option
+@against_option
+def report(
+    experiment: Path,
+    run_dir: Path | None,
+    overrides: tuple[str, ...],
+    force: bool,
+    against: tuple[Path, ...],
+) -> None:
+    """Write report.html again from the last evaluation."""
+    with opened_ranking(experiment, run_dir, overrides, force) as steps:
+        steps.report(against)
+
+
 _add_step("export", "export", "Write a SavedModel of raw values, after a parity check.")
 
 
@@ -142,14 +160,14 @@ def prune(
     RUN is the folder of a finished run, and stays as it is. The smaller model is trained on,
     evaluated and exported.
     """
-    with opened(run, run, ()) as whole:
+    with opened_ranking(run, run, ()) as whole:
         from pipelines.workflow.prune import prune as prune_run
         from pipelines.workflow.prune import pruned_experiment
 
         named = run if run.name not in ("", "..") else run.resolve()
         target = run_dir or named.with_name(f"{named.name}-pruned")
         changed = pruned_experiment(run, **changes)
-        with opened(run, target, overrides, force, changed) as smaller:
+        with opened_ranking(run, target, overrides, force, changed) as smaller:
             prune_run(whole, smaller)
 
 
@@ -189,10 +207,10 @@ def score(
         raise click.UsageError("--catalogue, --unseen and --rank-by need --top-k.")
     if unseen and catalogue is None:
         raise click.UsageError("--unseen needs --catalogue; the candidates of rows are given.")
-    with opened(experiment, run_dir, overrides) as steps:
+    with opened_ranking(experiment, run_dir, overrides) as steps:
         from pipelines.engines import choose_engine
 
-        chosen = choose_engine(engine, ray_address, steps.experiment.own_parts)
+        chosen = choose_engine(engine, ray_address, steps.own_parts)
         if top_k is not None:
             from pipelines.workflow.top_k import rank
 
@@ -227,7 +245,7 @@ def score(
 def demo(run_dir: Path, rows: int | None) -> None:
     """Run all steps on simulated data, then score over gRPC."""
     overrides = () if rows is None else (f"data.simulate.rows={rows}",)
-    with opened(DEMO, run_dir, overrides) as steps:
+    with opened_ranking(DEMO, run_dir, overrides) as steps:
         from pipelines.cli.demo import show
 
         show(steps)
@@ -246,7 +264,7 @@ def publish(
     experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], target: str
 ) -> None:
     """Give the report to TensorBoard or MLflow."""
-    with opened(experiment, run_dir, overrides) as steps:
+    with opened_ranking(experiment, run_dir, overrides) as steps:
         from pipelines.workflow.publish import publish as publish_to
 
         place = f"[dim]{escape(publish_to(steps, target))}[/dim]"
@@ -277,7 +295,7 @@ def skew(
     **options: Any,
 ) -> None:
     """Compare a prediction log with the training data."""
-    with opened(experiment, run_dir, overrides) as steps:
+    with opened_ranking(experiment, run_dir, overrides) as steps:
         from pipelines.prediction_log.skew import SkewOptions, has_failed
 
         other = None if reference == "train" else reference

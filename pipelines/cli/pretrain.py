@@ -27,10 +27,10 @@ def pretrain(
     chosen: tuple[str, ...],
     force: bool,
 ) -> None:
-    """Train a sequence model on event logs, in all steps.
+    """Train a sequence model on event logs: another name of `run`.
 
-    EXPERIMENT is a TOML file with `[data] source = "events"`. The model ranks the whole catalogue
-    for a history; a ranking model can start from its encoder.
+    EXPERIMENT is a TOML file with `[data] source = "events"`, which run, ingest, fit, train,
+    evaluate and export take too.
     """
     with opened_sequences(experiment, run_dir, overrides, force) as steps:
         steps.take(chosen) if chosen else steps.everything()

@@ -20,6 +20,7 @@ from pipelines.common.errors import PipelineError, sentence
 
 if TYPE_CHECKING:
     from pipelines.pretraining.steps import SequenceSteps
+    from pipelines.workflow.run_steps import RunSteps
     from pipelines.workflow.steps import Steps
 
 CONSOLE = Console(highlight=False)
@@ -28,6 +29,20 @@ ERRORS = Console(stderr=True, highlight=False)
 
 @contextlib.contextmanager
 def opened(
+    experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool = False
+) -> Iterator[RunSteps]:
+    """Opens an experiment of a ranking model, or of a sequence model, as its file says."""
+    with reported():
+        from pipelines.experiment.file import is_of_sequences, read_values
+
+        of_sequences = is_of_sequences(read_values(experiment, values_of(overrides)))
+    kind = opened_sequences if of_sequences else opened_ranking
+    with kind(experiment, run_dir, overrides, force) as steps:
+        yield steps
+
+
+@contextlib.contextmanager
+def opened_ranking(
     experiment: Path,
     run_dir: Path | None,
     overrides: tuple[str, ...],
@@ -52,7 +67,7 @@ def opened(
 
 @contextlib.contextmanager
 def opened_sequences(
-    experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool
+    experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool = False
 ) -> Iterator[SequenceSteps]:
     """Loads the experiment of a sequence model, with overrides, and locks its run folder."""
     with reported():

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import functools
 import json
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, create_model, model_validator
 
-from pipelines.common.artifacts import EXPERIMENT, read_json
 from pipelines.common.errors import PipelineError, check_known
 from pipelines.common.own_parts import OwnParts
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.evaluation_options import EvaluationOptions, check_gates, check_slices
 from pipelines.experiment.export_options import ExportOptions
+from pipelines.experiment.file import is_of_sequences, read_values
 from pipelines.experiment.made_columns import check_made_columns, fill_histories
 from pipelines.experiment.model_options import (
     DEFAULT_MODEL,
@@ -34,6 +33,7 @@ from pipelines.experiment.own_options import (
     own_transform,
 )
 from pipelines.experiment.ranked_tasks import check_ranked_tasks
+from pipelines.experiment.step_fingerprints import resolved, settings_by_step
 from pipelines.experiment.training_options import TrainingOptions
 from pipelines.experiment.validation_errors import explain
 from pipelines.experiment.weight_options import check_tasks
@@ -127,6 +127,16 @@ class Experiment(TomlTable):
         return OwnParts(self.imports, self.imports_from or "")
 
     @property
+    def resolved(self) -> dict[str, Any]:
+        """The whole experiment as saved in a run folder: all keys, no passwords of URIs."""
+        return resolved(self)
+
+    @property
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """The settings that determine each step's result."""
+        return settings_by_step(self)
+
+    @property
     def monitor(self) -> Monitor:
         """The validation metric that decides which epoch is the best."""
         return Monitor.of(self.training.monitor, self.tasks)
@@ -147,14 +157,7 @@ def load_experiment(path: Path, overrides: dict[str, Any] | None = None) -> Expe
     """
     from recsys_attn import models
 
-    values = read_values(path, overrides or {})
-    data = values.get("data")
-    if "objectives" in values or (isinstance(data, dict) and data.get("source") == "events"):
-        raise PipelineError(
-            f"{path} is the experiment of a sequence model. `recsys-attn pretrain` trains, "
-            "evaluates and exports it, with `--step` one of these alone, and `recsys-attn serve` "
-            "scores with it."
-        )
+    values = _values_of_ranking(path, overrides or {})
     import_parts(values, path)
     return _checked(values, path, lambda: experiment_type(tuple(models.MODELS)))
 
@@ -163,16 +166,25 @@ def check_keys(path: Path, overrides: dict[str, Any]) -> None:
     """Checks an experiment as far as it can be without an import of TensorFlow.
 
     So an error takes no time: what is left are the values of the model's arguments, and all of an
-    experiment with `imports` or with events.
+    experiment with `imports`.
 
     Raises:
         PipelineError: A key or a value is wrong.
     """
-    values = read_values(path, overrides)
-    data = values.get("data")
-    has_events = isinstance(data, dict) and data.get("source") == "events"
-    if not (has_events or "objectives" in values or "imports" in values):
+    values = _values_of_ranking(path, overrides)
+    if "imports" not in values:
         _checked(values, path, _named_type)
+
+
+def _values_of_ranking(path: Path, overrides: dict[str, Any]) -> dict[str, Any]:
+    values = read_values(path, overrides)
+    if is_of_sequences(values):
+        raise PipelineError(
+            f"{path}: expected the experiment of a ranking model, with features and tasks. "
+            "Received: that of a sequence model, which run, ingest, fit, train, evaluate and "
+            "export take."
+        )
+    return values
 
 
 def _checked(
@@ -190,14 +202,6 @@ def _checked(
         raise PipelineError(explain(error, kind, str(path), inherited, values=values)) from None
 
 
-def read_values(path: Path, overrides: dict[str, Any]) -> dict[str, Any]:
-    """Reads the values of a TOML file or a run folder, with others by dotted key in their place."""
-    values = _read_kept(path) if path.is_dir() else _read_toml(path)
-    for key, value in overrides.items():
-        _set(values, key, value)
-    return values
-
-
 @functools.cache
 def experiment_type(names: tuple[str, ...]) -> type[Experiment]:
     """The class of an experiment with one of the models of these names."""
@@ -212,42 +216,6 @@ def experiment_type(names: tuple[str, ...]) -> type[Experiment]:
 def _named_type() -> type[Experiment]:
     default = ModelOptions(name=DEFAULT_MODEL)
     return create_model("Experiment", __base__=Experiment, model=(any_named_model(), default))
-
-
-def _read_kept(folder: Path) -> dict[str, Any]:
-    if not (folder / EXPERIMENT).is_file():
-        raise PipelineError(
-            f"The folder {folder} holds no experiment: expected an experiment's TOML file, or a "
-            f"run folder with {EXPERIMENT}, which its first step writes."
-        )
-    return read_json(folder / EXPERIMENT, "Give the experiment's TOML file and --run-dir.")
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise PipelineError(f"The experiment file {path} does not exist.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise PipelineError(f"The experiment file {path} cannot be read: {error}.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise PipelineError(f"{path} is not valid TOML: {error}.") from None
-
-
-def _set(values: dict[str, Any], key: str, value: Any) -> None:
-    """Sets a dotted key; `imports+` adds to a list."""
-    *tables, last = key.removesuffix("+").split(".")
-    for depth, table in enumerate(tables, 1):
-        values = values.setdefault(table, {})
-        if not isinstance(values, dict):
-            name = ".".join(tables[:depth])
-            raise PipelineError(
-                f"--set {key}: `{name}` is {'a list' if isinstance(values, list) else 'a value'} "
-                "in the experiment file; expected a table, such as `training`."
-            )
-    if key.endswith("+"):
-        value = list(dict.fromkeys([*values.get(last, []), value]))
-    values[last] = value
 
 
 def _expand_shorthands(values: dict[str, Any]) -> list[str]:

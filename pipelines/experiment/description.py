@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from pipelines.experiment.config import Experiment
-from pipelines.experiment.step_fingerprints import resolved
 from recsys_attn.schema import Schema
 
 _TABLES = ("model", "training", "evaluation")
@@ -19,7 +18,7 @@ def described(experiment: Experiment, schema: Schema) -> dict[str, Any]:
         experiment: The experiment.
         schema: The fitted schema of the model, with the sizes of its tables.
     """
-    values = resolved(experiment)
+    values = experiment.resolved
     shown = {table: values[table] for table in _TABLES}
     shown["evaluation"].pop("gates")  # the report has a table of them
     data = values["data"]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from pipelines.common.artifacts import fingerprint
-from pipelines.experiment.config import Experiment
 from pipelines.ingest.source import SOURCES
 from pipelines.storage.filesystem import without_credentials
 from recsys_attn.id_transforms import OwnTransform
+
+if TYPE_CHECKING:
+    from pipelines.experiment.config import Experiment
 
 
 def resolved(experiment: Experiment) -> dict[str, Any]:
@@ -66,13 +69,15 @@ def config_hash(experiment: Experiment) -> str:
     )
 
 
-def resumable_settings(experiment: Experiment) -> Any:
-    """The training settings that must not change when a training resumes.
+def resumable(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a training that must not change when it resumes.
 
     It may resume with more epochs or other checkpoints. The number of shards, which may follow
     from the workers, is checked separately.
+
+    Args:
+        settings: Those of the step `train`.
     """
     free = {"shards", "epochs", "patience", "checkpoint_every", "keep_checkpoints"}
-    settings = settings_by_step(experiment)["train"]
     training = {key: value for key, value in settings["training"].items() if key not in free}
     return {**settings, "training": training}

@@ -267,10 +267,12 @@ class DataOptions(TomlTable):
         return {part: [_place(text) for text in texts] for part, texts in given.items()}
 
     def stamps(self) -> dict[str, str]:
-        """Size and modification time of the source files, by name."""
+        """Size and modification time of the source files, by name, and of the items' files."""
         stamps: dict[str, str] = {}
         for place in self.places():
             stamps |= Storage.of(place).stamps(SOURCES[self.source].file_suffixes or ANY)
+        for place in self.items.places() if self.items else ():
+            stamps |= Storage.of(place).stamps()
         return stamps
 
     def paths_by_part(self) -> dict[str, list[Path]]:

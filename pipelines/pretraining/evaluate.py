@@ -14,7 +14,7 @@ from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
 from pipelines.pretraining.baselines import ItemItem, Popularity
 from pipelines.pretraining.experiment import SequenceExperiment
-from pipelines.pretraining.histories import read_histories, read_items
+from pipelines.pretraining.histories import item_counts, read_histories, read_items
 from pipelines.pretraining.ranking import ModelScores, Scores, rank, rows_at_once
 from pipelines.pretraining.sampled import SAMPLED_WARNING, SampledItems
 from pipelines.pretraining.schema import with_length
@@ -30,7 +30,6 @@ def evaluate(
     data: Path,
     fitted: FittedFeatures,
     model: SequenceModel,
-    counts: np.ndarray,
     progress: Progress,
 ) -> dict[str, Any]:
     """Returns the metrics of the test rows, by the model and by rules of the train rows.
@@ -40,11 +39,11 @@ def evaluate(
         data: The folder with the splits.
         fitted: The transforms.
         model: The trained model.
-        counts: `(size,)`, how often each item id occurs in the train rows.
         progress: Shows the users done.
     """
     options = experiment.evaluation
     longer, size = with_length(fitted, experiment.max_length + 1), model.size
+    counts = item_counts(data, fitted, model.item)
     train, test = DataSplit(data / "train"), DataSplit(data / "test")
     item_item = ItemItem(read_items(train, fitted, model.item), size, counts=counts)
     rules: dict[str, Scores] = {

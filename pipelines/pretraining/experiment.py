@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, create_model, model_validator
 
 from pipelines.common.errors import PipelineError, sentence
 from pipelines.common.toml_table import TomlTable
-from pipelines.experiment.config import read_values
+from pipelines.experiment.file import read_values
 from pipelines.experiment.own_options import iso_text
 from pipelines.experiment.step_fingerprints import shown_paths
 from pipelines.experiment.validation_errors import explain
@@ -39,7 +39,7 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 
 class SequenceExperiment(TomlTable):
-    """The experiment file of `recsys-attn pretrain`.
+    """The experiment file of a sequence model.
 
     Attributes:
         name: Name of the run folder (`runs/<name>`) and of the export.
@@ -114,12 +114,9 @@ class SequenceExperiment(TomlTable):
         }
 
     @property
-    def resumable(self) -> Any:
-        """The settings of the training that must not change when it resumes."""
-        free = {"shards", "epochs", "patience", "checkpoint_every", "keep_checkpoints"}
-        found = self.settings["train"]
-        training = {key: value for key, value in found["training"].items() if key not in free}
-        return {**found, "training": training}
+    def monitor(self) -> str:
+        """The validation metric that decides which epoch is the best."""
+        return self.training.monitor
 
 
 def build_sequence_model(experiment: SequenceExperiment, schema: Schema) -> SequenceModel:
@@ -203,11 +200,6 @@ def load_sequence_experiment(
         overrides: Values by dotted key that replace those of the file.
     """
     values = read_values(path, overrides or {})
-    if not {"features", "tasks"}.isdisjoint(values):
-        raise PipelineError(
-            f"{path} has features and tasks, so it is the experiment of a ranking model: use "
-            "`recsys-attn run` for it."
-        )
     kind = _type()
     try:
         return kind.model_validate_json(json.dumps(values, default=iso_text), strict=True)

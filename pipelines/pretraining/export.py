@@ -109,7 +109,7 @@ def export_next_items(
         "stateful": not reason,
         "state": {"reason": reason} if reason else state,
         "scores_without_events": model.appends is not None,
-        "parity": {"rows": len(raw[model.item]), "max_difference": worst},
+        "parity": {"rows": len(raw[model.item]), "max_abs_difference": worst},
         FILES: list_files(folder),
     }
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pipelines.features import FittedFeatures
 from pipelines.features.fitted import raw_column
 from pipelines.features.lists import flatten_list, pad_last
+from pipelines.ingest.events.ingest import ITEM_COUNTS
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.schema import PADDING_ID
 
@@ -69,6 +72,20 @@ def read_items(split: DataSplit, fitted: FittedFeatures, item: str) -> Iterator[
         size = max(1, IDS // longest)
         for begin in range(0, table.num_rows, size):
             yield pad_last(ids, offsets[begin : begin + size + 1], longest)
+
+
+def item_counts(data: Path, fitted: FittedFeatures, item: str) -> np.ndarray:
+    """Returns how often each item id occurs in the train rows `(size,)`.
+
+    Args:
+        data: The folder with the splits.
+        fitted: The transforms.
+        item: The sequence of items.
+    """
+    table = pq.read_table(data / ITEM_COUNTS)
+    ids = fitted.transform_of(item).apply(table[item].combine_chunks())
+    size = getattr(fitted.schema[item], "size", 0)
+    return np.bincount(ids, table["count"].to_numpy(), minlength=size).astype("float32")
 
 
 def _histories(table: pa.Table, fitted: FittedFeatures, item: str) -> Histories:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
-import numpy as np
 
 from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
@@ -17,7 +15,7 @@ from pipelines.pretraining.experiment import (
     build_sequence_model,
     seen_by_model,
 )
-from pipelines.pretraining.histories import read_histories
+from pipelines.pretraining.histories import item_counts, read_histories
 from pipelines.pretraining.ranking import ModelScores, rank, rows_at_once
 from pipelines.pretraining.reporter import SequenceReporter
 from pipelines.pretraining.schema import with_length
@@ -25,51 +23,30 @@ from pipelines.pretraining.step import SequenceStep, trained_variables
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.optimizer import LearningRate, make_optimizer
+from pipelines.training.replica_feeds import replica_feeds
 from pipelines.training.state import Saver
 from pipelines.training.tower_mode import TowerMode
+from pipelines.training.train import OutputPaths, TrainingData, TrainingResult
 from pipelines.training.trainer import Trainer
-from pipelines.training.workers import Workers
+from pipelines.training.workers import find_workers
 from recsys_attn.models import SequenceModel
 
 
-class SequenceResult(NamedTuple):
-    """The result of a training.
-
-    Attributes:
-        model: The model with its best weights.
-        history: Metrics of each epoch.
-        versions: Versions of the packages that trained these weights.
-    """
-
-    model: SequenceModel
-    history: list[dict[str, Any]]
-    versions: dict[str, str]
-
-
 def train_sequences(
-    experiment: SequenceExperiment,
-    workers: Workers,
-    data: Path,
-    fitted: FittedFeatures,
-    counts: np.ndarray,
-    checkpoints: Checkpoints,
-    key: str,
-    logs: Path | None,
-    progress: Progress,
-) -> SequenceResult:
+    experiment: SequenceExperiment, data: TrainingData, output: OutputPaths, progress: Progress
+) -> TrainingResult:
     """Trains the experiment's model, from the last checkpoint if there is one.
 
     Args:
         experiment: The experiment.
-        workers: This worker, of `find_workers`.
-        data: The folder with the splits.
-        fitted: The transforms, of histories as the model sees them.
-        counts: `(size,)`, how often each item id occurs in the train rows.
-        checkpoints: The checkpoints; training continues from the last one.
-        key: Identifies the training.
-        logs: Folder of TensorBoard's logs; None writes none.
+        data: The training and validation data, with the transforms of histories as the model sees
+            them.
+        output: The output folders.
         progress: Shows the rows done and each epoch's metrics.
     """
+    workers = find_workers()  # before the table of the vocabulary
+    fitted, item = data.fitted, experiment.data.item
+    checkpoints = Checkpoints(output.checkpoints, experiment.training.keep_checkpoints)
     options = experiment.training
     if workers.is_chief:  # fails before any work
         checkpoints.prepare()
@@ -81,19 +58,20 @@ def train_sequences(
             objectives = build_objectives(experiment, model, fitted.schema)
             optimizer = make_optimizer(options, trained_variables(model, objectives))
         longer = with_length(fitted, experiment.max_length + 1)
-        shards = options.shards or workers.replicas
-        feeds = _feeds(experiment, DataSplit(data / "train"), longer, workers, shards)
+        rows = Feed(DataSplit(data.folder / "train"), longer, None)
+        feeds = replica_feeds(rows, options, experiment.seed, workers)
+        counts, mode = item_counts(data.folder, fitted, item), TowerMode(None, False)
         with workers.strategy.scope():
             step = SequenceStep(model, objectives, optimizer, Layout.of(longer.schema), counts)
         saver = Saver(
             checkpoints,
-            key,
+            output.key,
             model,
             optimizer,
             options,
-            shards,
+            feeds[0].shards,
             feeds[0].split.footers,
-            TowerMode(None, False),
+            mode,
             more=objectives,
         )
         done = Trainer(
@@ -102,40 +80,16 @@ def train_sequences(
             feeds,
             options,
             saver,
-            Validation(experiment, model, DataSplit(data / "valid"), longer),
-            SequenceReporter(progress, feeds[0].split.rows, options, logs),
+            NextItemValidation(experiment, model, DataSplit(data.folder / "valid"), longer),
+            SequenceReporter(progress, feeds[0].split.rows, options, output.logs),
             workers,
         ).run()
     finally:
         keras.config.set_dtype_policy("float32")
-    return SequenceResult(model, done.epochs, done.versions)
+    return TrainingResult(model, done.epochs, done.versions, {}, mode, {}, [])
 
 
-def _feeds(
-    experiment: SequenceExperiment,
-    split: DataSplit,
-    fitted: FittedFeatures,
-    workers: Workers,
-    shards: int,
-) -> list[Feed]:
-    """One feed for each replica of this worker."""
-    options = experiment.training
-    return [
-        Feed(
-            split,
-            fitted,
-            None,
-            options.batch_of(split.rows // shards),
-            seed=experiment.seed,
-            shuffle_rows=options.shuffle_rows,
-            shards=shards,
-            shard_indices=own,
-        )
-        for own in workers.shards(shards)
-    ]
-
-
-class Validation:
+class NextItemValidation:
     """The metrics of the validation rows over the whole catalogue.
 
     Args:

@@ -23,7 +23,7 @@ def load_trained(run: Path, exclude: tuple[str, ...]) -> tuple[FittedFeatures, R
         exclude: Features that the model does not use; nor does a pruned one those it has not kept.
     """
     fitted = FittedFeatures.load(run / FEATURES).without(exclude)
-    model: RankingModel = _load(run, "train")
+    model: RankingModel = _load(run)
     return _of_model(fitted, model).with_tasks(model.schema.tasks), model
 
 
@@ -33,22 +33,22 @@ def load_sequence_model(run: Path) -> tuple[FittedFeatures, SequenceModel]:
     Raises:
         PipelineError: The folder has no sequence model.
     """
-    model = _load(run, "pretrain")
+    model = _load(run)
     if not isinstance(model, SequenceModel):
         raise PipelineError(
-            f"{run}: expected the run folder of a sequence model, as `recsys-attn pretrain` writes "
-            f"it. Received: the model {model.name!r}, which ranks candidates."
+            f"{run}: expected the run folder of a sequence model. Received: that of the model "
+            f"{model.name!r}, which ranks candidates."
         )
     return _of_model(FittedFeatures.load(run / FEATURES), model), model
 
 
-def _load(run: Path, command: str) -> Any:
+def _load(run: Path) -> Any:
     path = run / MODEL / MODEL_FILE
     try:
         return keras.saving.load_model(path, compile=False)
     except (OSError, ValueError, KeyError) as error:
         raise PipelineError(
-            f"{path} cannot be read: {error}. Run `recsys-attn {command} --force` again."
+            f"{path} cannot be read: {error}. Run `recsys-attn train --force` again."
         ) from None
 
 

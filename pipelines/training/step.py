@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
 
 import keras
 import tensorflow as tf
@@ -11,6 +10,7 @@ import tensorflow as tf
 from pipelines.feed import Arrays, Layout
 from pipelines.feed.tensors import block_specs, block_tensors
 from pipelines.training.id_dropout import IdDropout
+from pipelines.training.replica_step import ReplicaStep
 from pipelines.training.task_weights import TaskWeights
 from pipelines.training.teacher import Teacher
 from pipelines.training.tower_gradient import TowerGradient
@@ -22,15 +22,7 @@ from recsys_attn.schema import CANDIDATE_MASK
 Blocks = Mapping[str, tf.Tensor]
 
 
-class StepResult(NamedTuple):
-    """The result of a step, over all replicas."""
-
-    loss: float  # before the update
-    rows: int
-    stop: bool  # whether any worker wants to stop
-
-
-class TrainStep:
+class TrainStep(ReplicaStep):
     """Takes a step on one batch for each replica of this worker.
 
     The loss of a task is the mean over all known labels of the global batch, or over all its
@@ -62,11 +54,10 @@ class TrainStep:
         teacher: Teacher | None = None,
         task_weights: TaskWeights | None = None,
     ) -> None:
+        super().__init__(task_weights or TaskWeights(model.schema.tasks))
         self._model = model
         self._optimizer = optimizer
         self._layout = layout
-        self._strategy = tf.distribute.get_strategy()
-        self.task_weights = task_weights or TaskWeights(model.schema.tasks)
         self._tower = TowerGradient(
             model.tower,
             model.schema.tasks,
@@ -77,56 +68,30 @@ class TrainStep:
         )
         self._id_dropout = IdDropout(model.schema, id_dropout)
         self._teacher = teacher
-        self._functions: dict[Any, Callable[..., tf.Tensor]] = {}
 
-    def __call__(
-        self, batches: Sequence[Arrays], stop: bool = False, penalty: float = 1.0
-    ) -> StepResult:
-        """Takes the step.
+    def _tensors(self, blocks: Arrays) -> Blocks:
+        return block_tensors(blocks)
 
-        Args:
-            batches: Blocks of one batch for each replica of this worker.
-            stop: Whether this worker wants to stop.
-            penalty: Factor of the penalties that the tower's layers add.
-        """
-        # One trace for each T: there are few, and layers are faster with a known T. Nothing here
-        # branches on a tensor, so AutoGraph would only cost time.
-        key = tuple(batch[CANDIDATE_MASK].shape[1] for batch in batches)
-        if key not in self._functions:
-            signature = [
-                tf.TensorSpec([]),
-                tf.TensorSpec([]),
-                *(self._specs(length) for length in key),
-            ]
-            self._functions[key] = tf.function(
-                self._on_replicas, autograph=False, input_signature=signature
-            )
-        with self._strategy.scope():
-            scalars = tf.constant(float(stop)), tf.constant(penalty, "float32")
-            result = self._functions[key](*scalars, *map(block_tensors, batches))
-        loss, rows, wishes = result.numpy()
-        return StepResult(float(loss), round(rows), bool(wishes > 0))
+    def _length(self, batch: Blocks) -> int:
+        # One trace for each T: there are few, and layers are faster with a known T.
+        return int(batch[CANDIDATE_MASK].shape[1])
 
-    def _specs(self, length: int) -> dict[str, tf.TensorSpec]:
+    def _specs(self, batch: Blocks) -> dict[str, tf.TensorSpec]:
         """Of the blocks of batches of one T; B is free: a last, smaller one needs no trace."""
-        specs = block_specs(self._layout)
+        specs, length = block_specs(self._layout), self._length(batch)
         for name in specs.keys() - set(self._layout.blocks_of("context")):
             specs[name] = tf.TensorSpec([None, length, *specs[name].shape[2:]], specs[name].dtype)
         return specs
 
-    def _on_replicas(self, stop: tf.Tensor, penalty: tf.Tensor, *batches: Blocks) -> tf.Tensor:
-        blocks: Any = batches[0]
-        if len(batches) > 1:
-            blocks = self._strategy.experimental_distribute_values_from_function(
-                lambda context: batches[context.replica_id_in_sync_group % len(batches)]
-            )
+    def _on_replicas(
+        self, batches: Sequence[Blocks], stop: tf.Tensor, penalty: tf.Tensor
+    ) -> tf.Tensor:
         # With one candidate all batches but the last have the same number of requests.
-        with compiled_sums(all(batch[CANDIDATE_MASK].shape[1] == 1 for batch in batches)):
-            results = self._strategy.run(self._replica, args=(blocks, stop, penalty))
-        return self._strategy.experimental_local_results(results)[0]
+        with compiled_sums(all(self._length(batch) == 1 for batch in batches)):
+            return super()._on_replicas(batches, stop, penalty)
 
-    def _replica(self, blocks: Blocks, stop: tf.Tensor, penalty: tf.Tensor) -> tf.Tensor:
-        inputs, labels = self._layout.inputs(blocks), self._layout.labels(blocks)
+    def _replica(self, batch: Blocks, stop: tf.Tensor, penalty: tf.Tensor) -> tf.Tensor:
+        inputs, labels = self._layout.inputs(batch), self._layout.labels(batch)
         if self._teacher is not None:
             labels = self._teacher(inputs, labels)
         inputs = self._id_dropout(inputs, self._optimizer.iterations.value)
@@ -167,12 +132,6 @@ class TrainStep:
         )
         *counts, candidates = tf.unstack(tf.maximum(self._sum(counts), 1.0))
         return dict(zip((task.name for task in tasks), counts, strict=True)), candidates
-
-    def _sum(self, x: tf.Tensor) -> tf.Tensor:
-        """The sum over all replicas."""
-        if self._strategy.num_replicas_in_sync == 1:
-            return x
-        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, x)
 
     def _share(self, penalty: tf.Tensor) -> tf.Tensor:
         return tf.cast(penalty, "float32") / self._strategy.num_replicas_in_sync

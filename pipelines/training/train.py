@@ -35,6 +35,7 @@ from pipelines.training.label_checks import check_same_rows
 from pipelines.training.model import build_model
 from pipelines.training.optimizer import LearningRate, make_optimizer
 from pipelines.training.pruned import check_pruned, pruned
+from pipelines.training.replica_feeds import replica_feeds
 from pipelines.training.reporter import TrainingReporter
 from pipelines.training.state import Saver, saved_tower
 from pipelines.training.step import TrainStep
@@ -137,8 +138,9 @@ def train(
             own = own_rate(experiment.model.encoder_from, model)
             optimizer = make_optimizer(options, model.trainable_variables, own)
             teacher, read = _teacher(experiment, data, fitted)
-        shards = options.shards or workers.replicas
-        feeds = _feeds(experiment, data, read, workers, shards)
+        feeds = replica_feeds(
+            _train_feed(experiment, data, read), options, experiment.seed, workers
+        )
         reporter = _reporter(experiment, feeds[0], output, progress)
         with workers.strategy.scope():
             before = saved_tower(checkpoints, output.key)
@@ -150,7 +152,7 @@ def train(
             model,
             optimizer,
             options,
-            shards,
+            feeds[0].shards,
             feeds[0].split.footers,
             mode,
             step.task_weights.variables,
@@ -298,33 +300,15 @@ def _calibration(
     return calibrate(model, valid) if options.calibrate else {}
 
 
-def _feeds(
-    experiment: Experiment,
-    data: TrainingData,
-    fitted: FittedFeatures,
-    workers: Workers,
-    shards: int,
-) -> list[Feed]:
-    """One feed for each replica of this worker."""
-    options, split = experiment.training, DataSplit(data.folder / "train")
-    requests = Feed(split, fitted, data.request).counts.requests.sum()
-    negatives = _negatives(experiment, fitted, data.fitted.schema)
-    return [
-        Feed(
-            split,
-            fitted,
-            data.request,
-            options.batch_of(int(requests) // shards),
-            seed=experiment.seed,
-            shuffle_rows=options.shuffle_rows,
-            candidates=TRAINING_CANDIDATES,
-            lengths=LENGTHS,
-            shards=shards,
-            shard_indices=own,
-            negatives=negatives,
-        )
-        for own in workers.shards(shards)
-    ]
+def _train_feed(experiment: Experiment, data: TrainingData, fitted: FittedFeatures) -> Feed:
+    return Feed(
+        DataSplit(data.folder / "train"),
+        fitted,
+        data.request,
+        candidates=TRAINING_CANDIDATES,
+        lengths=LENGTHS,
+        negatives=_negatives(experiment, fitted, data.fitted.schema),
+    )
 
 
 def _negatives(experiment: Experiment, fitted: FittedFeatures, whole: Schema) -> Negatives | None:

@@ -5,35 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from pipelines.common.artifacts import versions
 from pipelines.experiment.loop_options import LoopOptions
-from pipelines.feed import Arrays, Feed, Position
+from pipelines.feed import Feed, Position
 from pipelines.training.hard_negatives import HardNegatives
 from pipelines.training.history import History
 from pipelines.training.optimizer import LearningRate
+from pipelines.training.replica_step import ReplicaStep, StepResult
 from pipelines.training.reporter import EpochReporter
 from pipelines.training.state import Saver, TrainingProgress
-from pipelines.training.step import StepResult
 from pipelines.training.stopping import StopRequest, diverged, stop_request
-from pipelines.training.task_weights import TaskWeights
 from pipelines.training.workers import Workers
 
 Metrics = dict[str, Any]
-
-
-class Step(Protocol):
-    """Takes training steps on one batch for each replica of this worker."""
-
-    task_weights: TaskWeights
-
-    def __call__(
-        self, batches: Sequence[Arrays], stop: bool = False, penalty: float = 1.0
-    ) -> StepResult:
-        """Takes a step."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +40,7 @@ class Trainer:
         hard: Chooses among drawn candidates by the model; None keeps all.
     """
 
-    step: Step
+    step: ReplicaStep
     rate: LearningRate
     feeds: Sequence[Feed]
     options: LoopOptions

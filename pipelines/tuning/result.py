@@ -12,7 +12,6 @@ from rich.table import Table
 
 from pipelines.common.artifacts import EXPERIMENT, atomic_file, write_json
 from pipelines.common.errors import PipelineError
-from pipelines.experiment.step_fingerprints import resolved
 from pipelines.tuning.objective import SPLIT, Objective
 from pipelines.tuning.search import LoadedSearch
 from pipelines.tuning.study import Trial, short
@@ -63,7 +62,7 @@ def write_best(loaded: LoadedSearch, best: Trial, made: Path, target: Path) -> N
         target: The new one; `recsys-attn run` evaluates it on the test rows and exports it.
     """
     with atomic_file(target / EXPERIMENT) as part:
-        write_json(part, resolved(loaded.experiment(best.settings)))
+        write_json(part, loaded.experiment(best.settings).resolved)
     for step in ("ingest", "fit", "train"):
         link_step(made / STEPS[step].folder, target / STEPS[step].folder)
 

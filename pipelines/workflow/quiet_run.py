@@ -37,8 +37,7 @@ def run_quietly(
         run = Steps.of(experiment, folder, Console(file=log), force=False)
         if shared is not None and shared != folder:
             _link(shared, run)
-        for step in steps:
-            getattr(run, step)()
+        run.take(steps)
     return run
 
 

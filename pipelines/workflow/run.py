@@ -66,7 +66,6 @@ class Run:
         seed: Seed of the experiment.
         console: Prints the progress.
         force: Run a step even if nothing has changed.
-        command: The command line before the name of a step.
         files: Reads the stamps of the source files.
     """
 
@@ -75,7 +74,6 @@ class Run:
     seed: int
     console: Console
     force: bool = False
-    command: str = "recsys-attn"
     files: Callable[[], Mapping[str, str]] = dict
     _checked: dict[str, dict[str, Any]] = field(default_factory=dict, init=False, compare=False)
 
@@ -105,7 +103,7 @@ class Run:
         recover(folder)
         if not (folder / MANIFEST).exists():
             raise PipelineError(
-                f"{folder} does not exist yet: run `{self.command} {step}` first, or all steps."
+                f"{folder} does not exist yet: run `recsys-attn {step}` first, or all steps."
             )
         manifest = read_json(folder / MANIFEST)
         if manifest.get("config_hash") != self.config_hash(step):
@@ -127,7 +125,7 @@ class Run:
             changed = [name for name in now if (before or {}).get(name) != now[name]]
             raise PipelineError(
                 f"{folder} was made from inputs that have changed since ({', '.join(changed)}): "
-                f"run `{self.command} {step}` again, or all steps."
+                f"run `recsys-attn {step}` again, or all steps."
             )
         return manifest
 
@@ -213,7 +211,7 @@ class Run:
         if changes:
             raise PipelineError(
                 f"{self.path('ingest')} was made from files that have changed since: "
-                f"{'; '.join(changes)}. Run `{self.command} ingest` again, or all steps; or put "
+                f"{'; '.join(changes)}. Run `recsys-attn ingest` again, or all steps; or put "
                 "the files back."
             )
 

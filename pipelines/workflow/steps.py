@@ -1,26 +1,19 @@
-"""The steps of an experiment, bound to its run folder."""
+"""The steps of a ranking model's experiment, bound to its run folder."""
 
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 
 from pipelines import training
-from pipelines.common.artifacts import (
-    CHECKPOINTS,
-    MANIFEST,
-    METRICS,
-    hash_files,
-    read_json,
-)
+from pipelines.common.artifacts import METRICS, read_json
 from pipelines.common.errors import PipelineError
+from pipelines.common.own_parts import OwnParts
 from pipelines.common.progress import Progress
 from pipelines.distributions.drift import feature_drift
 from pipelines.distributions.statistics import load as load_statistics
@@ -28,24 +21,15 @@ from pipelines.distributions.statistics import save as save_statistics
 from pipelines.engines import LOCAL, Engine
 from pipelines.evaluation import evaluate as evaluation
 from pipelines.evaluation.gates import check_passed, other_evaluations
-from pipelines.experiment.config import Experiment
+from pipelines.experiment.config import Experiment, load_experiment
 from pipelines.experiment.ranked_tasks import check_comparable
-from pipelines.experiment.step_fingerprints import (
-    resumable_settings,
-    settings_by_step,
-)
 from pipelines.export.export import export
 from pipelines.export.small_weights import shrink
-from pipelines.features import FittedFeatures, fit_split
-from pipelines.features.coarse import coarse_features
-from pipelines.features.empty import empty_features, nothing_to_learn
+from pipelines.features import FittedFeatures
 from pipelines.feed.chunk import own_request
 from pipelines.ingest import ingest
 from pipelines.ingest.aggregates import state as aggregates_state
 from pipelines.ingest.column_checks import check_nesting
-from pipelines.ingest.source import SPLITS
-from pipelines.items import ItemTable
-from pipelines.items.item_table import FILE as ITEMS
 from pipelines.prediction_log.skew import (
     Baseline,
     SkewOptions,
@@ -60,143 +44,74 @@ from pipelines.storage.columns import require_column
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Where
 from pipelines.training.load import load_trained
-from pipelines.workflow.about_run import about_run, this_machine
+from pipelines.workflow.about_run import about_run
 from pipelines.workflow.compare import compare_runs
 from pipelines.workflow.counting import count_split
 from pipelines.workflow.item_checks import check_draws, check_train_labels, comparable
-from pipelines.workflow.kept_experiment import keep_experiment
-from pipelines.workflow.run import Build, Run
+from pipelines.workflow.run_steps import RunSteps
 from pipelines.workflow.small_export import with_export_weights
-from pipelines.workflow.source_stamps import source_stamps
-from recsys_attn.models import RankingModel
+from recsys_attn.schema import Schema
 
 REPORT = "report.html"
 SKEW, SKEW_REPORT = "skew.json", "skew.html"
 
 
 @dataclasses.dataclass(frozen=True)
-class Steps:
-    """Each method is one step of `recsys-attn`."""
+class Steps(RunSteps):
+    """The steps of a ranking model's experiment; each method is one of `recsys-attn`."""
 
     experiment: Experiment
-    run: Run
-    console: Console
 
-    @classmethod
-    def of(cls, experiment: Experiment, folder: Path, console: Console, force: bool) -> Steps:
-        """The steps of an experiment in a run folder."""
-        settings, files = settings_by_step(experiment), partial(source_stamps, experiment)
-        run = Run(folder, settings, experiment.seed, console, force, files=files)
-        return cls(experiment, run, console)
-
-    def everything(self) -> None:
-        """Runs all steps in order."""
-        self.ingest()
-        self.fit()
-        self.train()
-        self.evaluate()
-        self.export()
+    @staticmethod
+    def _read(folder: Path) -> Experiment:
+        return load_experiment(folder)
 
     def ingest(self, engine: Engine = LOCAL) -> None:
         """Reads the source files and writes the data folder."""
-        training.check_model(self.experiment)  # even if the data is up to date
-        check_draws(self.experiment)
-        experiment, named = self.experiment, self.experiment.evaluation.columns
-        progress = Progress(self.console)
-
-        def build(folder: Path) -> Mapping[str, Any]:
-            advance = progress.start("reading", None)
-            done = 0
-
-            def total_so_far(rows: int) -> None:
-                nonlocal done
-                advance(rows - done)
-                done = rows
-
-            try:
-                data = (experiment.data, experiment.schema_, experiment.seed)
-                summary = ingest(*data, folder, total_so_far, engine, named)
-            finally:
-                progress.stop()
-            files = [path for split in SPLITS for path in sorted((folder / split).glob("*"))]
-            rows = "  ".join(f"{split} {count:,}" for split, count in summary["rows"].items())
-            progress.finish(f"rows: {rows}")
-            files += [path for path in [folder / ITEMS] if path.exists()]
-            return {**summary, "data_hash": hash_files(files)}
-
-        manifest = self._execute("ingest", build, sources=self.run.stamps)
+        super().ingest(engine)
         # If ingest was skipped, this is the first look at the columns.
-        where = str(self.run.path("ingest"))
-        for key, name in named.items():
+        manifest, where = self.run.manifest("ingest"), str(self.run.path("ingest"))
+        for key, name in self.experiment.evaluation.columns.items():
             require_column(manifest["columns"], name, key, where)
             check_nesting(key, name, manifest["columns"][name], where)
         check_train_labels(self.experiment, manifest["labels"])
 
-    def fit(self, engine: Engine = LOCAL) -> None:
-        """Fits the feature transforms on the train split."""
-        schema = self.experiment.schema_
-        progress = Progress(self.console)
+    def _check(self) -> None:
+        training.check_model(self.experiment)
+        check_draws(self.experiment)
 
-        def build(folder: Path) -> Mapping[str, Any]:
-            train = DataSplit(self.run.path("ingest") / "train")
-            try:
-                fitted = fit_split(schema, train, engine, progress.start("fitting", train.rows))
-            finally:
-                progress.stop()
-            for name in empty_features(schema, train):
-                progress.finish(nothing_to_learn(name))
-            for warning in coarse_features(schema, train):
-                progress.finish(warning)
-            fitted = dataclasses.replace(fitted, items=ItemTable.load(self.run.path("ingest")))
-            fitted.save(folder)
-            sized = ((f.name, getattr(f, "size", None)) for f in fitted.schema.features)
-            sizes = {name: size for name, size in sized if size}
-            return {"rows": train.rows, "table_rows": sizes}
+    def _ingested(self, folder: Path, engine: Engine, progress: Progress) -> Mapping[str, Any]:
+        experiment = self.experiment
+        advance = progress.start("reading", None)
+        done = 0
 
-        self._execute("fit", build)
+        def total_so_far(rows: int) -> None:
+            nonlocal done
+            advance(rows - done)
+            done = rows
+
+        data = (experiment.data, experiment.schema_, experiment.seed)
+        summary = ingest(*data, folder, total_so_far, engine, experiment.evaluation.columns)
+        rows = "  ".join(f"{split} {count:,}" for split, count in summary["rows"].items())
+        progress.finish(f"rows: {rows}")
+        return summary
+
+    def _schema(self, train: DataSplit) -> Schema:
+        return self.experiment.schema_
 
     def train(self) -> None:
         """Trains the model and keeps its best weights."""
-        data = self.run.manifest("ingest")
-        counts = comparable(self.experiment, data)
+        counts = comparable(self.experiment, self.run.manifest("ingest"))
         check_comparable(self.experiment.schema_, self.experiment.monitor, counts)
-        target = self.run.path("train")
-        checkpoints, older = self.run.folder / CHECKPOINTS, self._older_runs()
-        if training.worker_index() > 0:  # only the first worker writes the result
-            if not self.run.is_current("train", target, older):
-                self._trained(checkpoints, None, older)
-            return
-        if self.run.force:
-            shutil.rmtree(checkpoints, ignore_errors=True)
+        super().train()
 
-        def build(folder: Path) -> Mapping[str, Any]:
-            trained = self._trained(checkpoints, folder / training.LOGS, older)
-            model = trained.model
-            model.save(folder / training.MODEL_FILE)
-            weights = sum(variable.shape.num_elements() for variable in model.trainable_variables)
-            encoder = self.experiment.model.encoder_from
-            frozen = encoder is not None and encoder.train == "frozen"
-            rest = ", without those of the frozen encoder" if frozen else ""
-            Progress(self.console).finish(f"{model.name}: {weights:,} weights{rest}")
-            return {
-                "model": model.name,
-                "weights": weights,
-                "training": trained.history,
-                "kept": training.History(trained.history, self.experiment.training).kept(
-                    str(self.experiment.monitor)
-                ),
-                "calibration": trained.calibration,
-                "tower": trained.tower._asdict(),
-                "pruned": trained.pruned,
-                "warnings": trained.warnings,
-                "versions": trained.versions,  # those that trained the weights
-                "machine": this_machine(),
-            }
-
-        self._execute("train", build, sources=older)
+    @property
+    def _weights_remark(self) -> str:
+        encoder = self.experiment.model.encoder_from
+        frozen = encoder is not None and encoder.train == "frozen"
+        return ", without those of the frozen encoder" if frozen else ""
 
     def _older_runs(self) -> dict[str, str]:
-        """Fingerprints of the runs that training reads; a change makes training run again."""
         options, encoder = self.experiment.training, self.experiment.model.encoder_from
         runs = {
             "training.warm_start": options.warm_start,
@@ -206,22 +121,10 @@ class Steps:
         }
         return {key: training.fingerprint_of(run, key) for key, run in runs.items() if run}
 
-    def _trained(
-        self, checkpoints: Path, logs: Path | None, older: Mapping[str, str]
+    def _train(
+        self, data: training.TrainingData, output: training.OutputPaths, progress: Progress
     ) -> training.TrainingResult:
-        key = self.run.resume_key("train", resumable_settings(self.experiment), older)
-        fitted = FittedFeatures.load(self.run.path("fit"))
-        data = training.TrainingData(self.run.path("ingest"), self.request, fitted)
-        progress = Progress(self.console)
-        try:
-            return training.train(
-                self.experiment,
-                data,
-                training.OutputPaths(checkpoints, logs, key),
-                progress,
-            )
-        finally:
-            progress.stop()
+        return training.train(self.experiment, data, output, progress)
 
     def evaluate(self, engine: Engine = LOCAL) -> None:
         """Writes predictions, metrics and the report; the engine scores the rows."""
@@ -269,11 +172,6 @@ class Steps:
         place = f"[dim]{escape(str(target))}[/dim]"
         self.console.print(f"[bold]report[/bold]: written  {place}", soft_wrap=True)
 
-    @property
-    def export_folder(self) -> Path:
-        """The folder of the exported versions, from which a server loads."""
-        return self.run.path("export") / (self.experiment.export.name or self.experiment.name)
-
     def export(self) -> None:
         """Exports a new version of the SavedModel, unless the newest is up to date.
 
@@ -281,43 +179,26 @@ class Steps:
             GateError: The evaluated model failed a gate.
         """
         self._check_gates()
-        base = self.export_folder
-        newest = max((int(p.name) for p in base.glob("*") if p.name.isdigit()), default=0)
-        version = newest if newest and self.run.is_current("export", base / str(newest)) else 0
-        version = version or newest + 1
+        super().export()
 
-        def build(folder: Path) -> Mapping[str, Any]:
-            fitted, model = self.load()
-            test = DataSplit(self.run.path("ingest") / "test")
-            model, stored = with_export_weights(
-                self.experiment,
-                self.run.path("ingest"),
-                self.request,
-                (fitted, model),
-                self.console,
-            )
-            aggregates = self.run.path("ingest") / aggregates_state.FOLDER
-            summary = export(
-                folder,
-                base.name,
-                version,
-                model,
-                fitted,
-                self.request,
-                test,
-                self.experiment.export,
-                aggregates if self.experiment.data.aggregates else None,
-            )
-            parity = summary["parity"]
-            Progress(self.console).finish(
-                f"parity on {parity['rows']} rows: largest difference "
-                f"{parity['max_abs_difference']:.1e}"
-            )
-            return {**summary, **stored, "data_hash": self.run.manifest("ingest")["data_hash"]}
-
-        made = self.run.path("export").glob(f"*/*/{MANIFEST}")  # also of other names
-        before = max(made, key=lambda path: path.stat().st_mtime, default=base).parent
-        self._execute("export", build, target=base / str(version), before=before)
+    def _exported(self, folder: Path, name: str, version: int) -> Mapping[str, Any]:
+        data = self.run.path("ingest")
+        fitted, model = self.load()
+        model, stored = with_export_weights(
+            self.experiment, data, self.request, (fitted, model), self.console
+        )
+        summary = export(
+            folder,
+            name,
+            version,
+            model,
+            fitted,
+            self.request,
+            DataSplit(data / "test"),
+            self.experiment.export,
+            data / aggregates_state.FOLDER if self.experiment.data.aggregates else None,
+        )
+        return {**summary, **stored}
 
     def score(self, source: Where, target: Path, engine: Engine = LOCAL) -> int:
         """Scores any Parquet file with the schema's columns; returns the number of rows."""
@@ -367,12 +248,6 @@ class Steps:
 
         self._execute("statistics", build)
 
-    def _execute(self, step: str, build: Build, **options: Any) -> dict[str, Any]:
-        """Runs a step; saves the experiment in the run folder if it changes the step."""
-        manifest = self.run.execute(step, build, **options)
-        keep_experiment(self.run.folder, self.experiment, step, self.console)
-        return manifest
-
     @property
     def _evaluation(self) -> Path | None:
         """The evaluation's folder, if it exists and is up to date."""
@@ -382,17 +257,11 @@ class Steps:
             return None
         return self.run.path("evaluate")
 
-    def load(self) -> tuple[FittedFeatures, RankingModel]:
-        """The trained model and its transforms."""
-        self.run.manifest("train")
-        return self._load()
-
     @property
     def _load(self) -> Load:
-        """What workers load the trained model with."""
         return partial(load_trained, self.run.folder, self.experiment.model.exclude)
 
     @property
-    def request(self) -> str | None:
-        """Column of the request id, None if each row is a request."""
-        return self.run.manifest("ingest").get("request")
+    def own_parts(self) -> OwnParts:
+        """The user's modules that the experiment names."""
+        return self.experiment.own_parts

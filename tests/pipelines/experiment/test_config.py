@@ -9,7 +9,6 @@ import pytest
 from pipelines.common.artifacts import EXPERIMENT, write_json
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import load_experiment
-from pipelines.experiment.step_fingerprints import resolved
 from pipelines.experiment.training_options import TrainingOptions
 from pipelines.ingest.data_options import SplitPaths
 from pipelines.ingest.split_options import SplitOptions
@@ -176,9 +175,9 @@ def test_a_rate_of_tables_needs_a_row_wise_optimizer(tmp_path: Path) -> None:
 def test_saved_experiment_is_the_same(path: Path, tmp_path: Path) -> None:
     with registries.restored(ROOT / "experiments"):
         experiment = load_experiment(path, {"training.epochs": 3, "training.warm_start": "runs/x"})
-        write_json(tmp_path / EXPERIMENT, resolved(experiment))
+        write_json(tmp_path / EXPERIMENT, experiment.resolved)
         assert experiment.name == path.stem
-        assert resolved(load_experiment(tmp_path)) == resolved(experiment)
+        assert load_experiment(tmp_path).resolved == experiment.resolved
         assert load_experiment(tmp_path, {"training.epochs": 4}).training.epochs == 4
 
 
@@ -194,10 +193,10 @@ def test_a_password_in_a_uri_is_not_kept(tmp_path: Path) -> None:
     text = "simulate = { rows = 3000, users = 50, items = 96 }\n"
     places = ["s3://key:secret@bucket/clicks?region=eu", "/local"]
     values = {"data__source": "parquet", "data__path": places}
-    found = resolved(load(tmp_path, (text, ""), **values))
+    found = load(tmp_path, (text, ""), **values).resolved
     assert found["data"]["path"] == ["s3://bucket/clicks?region=eu", "/local"]
     values["data__path"] = "s3://key:secret@bucket/clicks"
-    assert resolved(load(tmp_path, (text, ""), **values))["data"]["path"] == "s3://bucket/clicks"
+    assert load(tmp_path, (text, ""), **values).resolved["data"]["path"] == "s3://bucket/clicks"
 
 
 @pytest.mark.parametrize(

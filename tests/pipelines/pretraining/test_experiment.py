@@ -76,7 +76,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         objectives(NEXT, {"name": "actions"}, name="hstu", action="kind"),
         r"`model.action` names 'kind': name it in `inputs`.* Received: inputs=\[\]",
     ),
-    "ranking": ({"tasks": [{"name": "click"}]}, "of a ranking model: use `recsys-attn run`"),
+    "ranking": ({"tasks": [{"name": "click"}]}, "`tasks` is not a known key"),
     "monitor": ({"training__monitor": "auc"}, "`monitor` must be one of .*'ndcg@10'"),
     "places": ({"evaluation__at": []}, r"`evaluation.at`: expected a list of at least 1\. .*\[\]"),
     "place": (
@@ -132,11 +132,9 @@ def test_attributes_of_two_columns_are_two_objectives(tmp_path: Path) -> None:
     ]
 
 
-def test_ranking_commands_name_the_command_of_sequence_models(finished: Path) -> None:
+def test_a_sequence_model_is_no_experiment_of_a_ranking_model(finished: Path) -> None:
     for path in (finished / "small.toml", finished / "run"):
-        with pytest.raises(
-            PipelineError, match=r"of a sequence model\. `recsys-attn pretrain` trains"
-        ):
+        with pytest.raises(PipelineError, match=r"Received: that of a sequence model, which run,"):
             load_experiment(path)
 
 

@@ -143,5 +143,5 @@ def test_several_workers_only_train(
     config = {"cluster": cluster, "task": {"type": "worker", "index": index}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     for take in (steps(finished).everything, lambda: steps(finished).take(["fit", "train"])):
-        with pytest.raises(PipelineError, match=r"expected `--step train` .* Received: .*fit"):
+        with pytest.raises(PipelineError, match=r"expected `recsys-attn train` .* Received: .*fit"):
             take()

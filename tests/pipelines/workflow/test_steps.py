@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from pipelines.common.errors import GateError, PipelineError
-from pipelines.experiment.step_fingerprints import config_hash, settings_by_step
+from pipelines.experiment.step_fingerprints import config_hash
 from pipelines.workflow.about_run import this_machine
 from pipelines.workflow.steps import Steps
 from serving.models.completeness import look
@@ -191,7 +191,7 @@ def test_each_setting_reaches_its_steps_and_the_hash(
     one = load(tmp_path)
     other = load(tmp_path, **change) if isinstance(change, dict) else load(tmp_path, change)
     if changed is not None:
-        before, after = settings_by_step(one), settings_by_step(other)
+        before, after = one.settings, other.settings
         assert {step for step in before if before[step] != after[step]} == changed
     # Options of the export do not change the metrics.
     assert (config_hash(other) == config_hash(one)) == (changed == {"export"})
