@@ -39,8 +39,8 @@ def audit(
     """
     with reported():
         import_tensorflow()
-        from pipelines.workflow.exported_audit import audit_export
-        from pipelines.workflow.labelled_rows import LabelledRows
+        from pipelines.exported.audit import audit_export
+        from pipelines.exported.labelled_rows import LabelledRows
 
         page = audit_export(export, LabelledRows(rows, request, group), output, CONSOLE, seed)
         CONSOLE.print(

@@ -18,11 +18,11 @@ from pipelines.audit.experts import audited_gates
 from pipelines.common.artifacts import write_json
 from pipelines.common.errors import PipelineError
 from pipelines.evaluation.importance import permutation_importance
+from pipelines.exported.audit import audit_export
+from pipelines.exported.labelled_rows import LabelledRows
 from pipelines.features import FittedFeatures
 from pipelines.feed.chunk import transform
 from pipelines.scoring.scorer import Scorer
-from pipelines.workflow.exported_audit import audit_export
-from pipelines.workflow.labelled_rows import LabelledRows
 from recsys_attn.models import RankingModel
 from tests.integration.commands import invoke
 from tests.support import shop

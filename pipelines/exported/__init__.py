@@ -1,0 +1,1 @@
+"""Exported models, called through their own signatures: audit, attention, labelled rows."""
