@@ -47,7 +47,7 @@ def write_events(path: Path) -> None:
 
 
 def ours(path: Path, loss: str, epochs: int) -> None:
-    """Trains by `recsys-attn pretrain`, and prints the seconds of the epochs."""
+    """Trains by `recsys-attn run`, and prints the seconds of the epochs."""
     from pipelines.common.artifacts import read_json
     from pipelines.pretraining.experiment import SequenceExperiment
     from pipelines.pretraining.steps import SequenceSteps

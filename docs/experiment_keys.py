@@ -47,7 +47,7 @@ docs.experiment_keys`. [The experiment file](../guides/experiment-file.md) is th
         SequenceExperiment,
         """# Keys of the file of a sequence model
 
-Every key of the file of `recsys-attn pretrain`, from the code by `python -m \
+Every key of the file of a sequence model, from the code by `python -m \
 docs.experiment_keys`. [Next items from event logs](../guides/sequence-models.md) is the guide.
 """,
     ),

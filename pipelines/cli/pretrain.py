@@ -27,7 +27,7 @@ def pretrain(
     chosen: tuple[str, ...],
     force: bool,
 ) -> None:
-    """Train a sequence model on event logs: another name of `run`.
+    """Run a sequence model's steps, as `run` does.
 
     EXPERIMENT is a TOML file with `[data] source = "events"`, which run, ingest, fit, train,
     evaluate and export take too.

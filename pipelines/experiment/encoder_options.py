@@ -14,8 +14,7 @@ class EncoderFrom(TomlTable):
     """The table `encoder_from` of `[model]`, or the folder of its run alone.
 
     Attributes:
-        run: Run folder of a sequence model, of `recsys-attn pretrain`. Its items have the width of
-            this model's.
+        run: Run folder of a sequence model, whose items have the width of this model's.
         history: The history that is encoded; its sequences are those of the sequence model, in
             their order. None: the only one.
         train: Whether training changes the encoder: `"tuned"`, or `"frozen"`, for few labels. Rows

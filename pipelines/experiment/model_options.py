@@ -22,7 +22,7 @@ class ModelOptions(TomlTable):
 
     Attributes:
         exclude: Features that the model does not use; they stay in the data.
-        encoder_from: A run of `recsys-attn pretrain`, whose encoder and rows of items the training
+        encoder_from: A run of a sequence model, whose encoder and rows of items the training
             starts from. None: the model as it is.
     """
 

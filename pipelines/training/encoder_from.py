@@ -117,7 +117,7 @@ def _check_run(run: Path) -> None:
     if read_json(run / FEATURES / MANIFEST)["fingerprint"] != used:
         raise PipelineError(
             f"`{_RUN}`: the features of {run} have changed since its model was trained. Run "
-            "`recsys-attn pretrain` again."
+            "`recsys-attn train` again."
         )
 
 

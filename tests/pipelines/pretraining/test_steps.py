@@ -120,9 +120,7 @@ def test_each_step_refuses_rows_of_a_changed_log(finished: Path, step: str) -> N
     again = steps(finished)
     changed = dict.fromkeys(again.run.stamps, "1 1")
     other = dataclasses.replace(again, run=dataclasses.replace(again.run, files=lambda: changed))
-    with pytest.raises(
-        PipelineError, match=r"had [\d,]+ bytes and has 1 now.*n ingest`"
-    ):
+    with pytest.raises(PipelineError, match=r"had [\d,]+ bytes and has 1 now.*n ingest`"):
         getattr(other, step)()
 
 
