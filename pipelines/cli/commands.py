@@ -88,7 +88,7 @@ def _add_engine_step(name: str, text: str) -> None:
         with opened(experiment, run_dir, overrides, force) as steps:
             from pipelines.engines import choose_engine
 
-            getattr(steps, name)(choose_engine(engine, ray_address, steps.own_parts))
+            getattr(steps, name)(choose_engine(engine, ray_address, steps.experiment.own_parts))
 
     command.__doc__ = text
     main.command(name)(experiment_options(force_option(engine_options(command))))
@@ -210,7 +210,7 @@ def score(
     with opened_ranking(experiment, run_dir, overrides) as steps:
         from pipelines.engines import choose_engine
 
-        chosen = choose_engine(engine, ray_address, steps.own_parts)
+        chosen = choose_engine(engine, ray_address, steps.experiment.own_parts)
         if top_k is not None:
             from pipelines.workflow.top_k import rank
 

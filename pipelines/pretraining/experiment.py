@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, ValidationError, create_model, model_validator
 
 from pipelines.common.errors import PipelineError, sentence
+from pipelines.common.own_parts import NO_PARTS, OwnParts
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.file import read_values
 from pipelines.experiment.own_options import iso_text
@@ -112,6 +113,11 @@ class SequenceExperiment(TomlTable):
             "evaluate": {"evaluation": values["evaluation"]},
             "export": {"export": {**values["export"], "name": self.export.name or self.name}},
         }
+
+    @property
+    def own_parts(self) -> OwnParts:
+        """The user's modules, which only a ranking model's experiment has."""
+        return NO_PARTS
 
     @property
     def monitor(self) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 from pipelines.common.progress import Progress
 from pipelines.pretraining.options import SequenceTraining
-from pipelines.training.history import History
 from pipelines.training.reporter import EpochReporter
 
 
@@ -24,7 +23,7 @@ class SequenceReporter(EpochReporter):
     def __init__(
         self, progress: Progress, rows: int, options: SequenceTraining, logs: Path | None
     ) -> None:
-        super().__init__(progress, rows, options.epochs, logs)
+        super().__init__(progress, rows, options.epochs, options.monitor, logs)
         self._options = options
 
     def finish(self, metrics: dict[str, Any]) -> None:
@@ -36,7 +35,3 @@ class SequenceReporter(EpochReporter):
             f"validation {numbers}  {metrics['seconds']:.1f} s"
         )
         self.write(metrics)
-
-    def kept(self, history: History) -> None:
-        """Prints which epoch is kept, and why the training stopped."""
-        self.say_kept(history, self._options.monitor)

@@ -41,11 +41,13 @@ class SequenceSteps(RunSteps):
     def _read(folder: Path) -> SequenceExperiment:
         return load_sequence_experiment(folder)
 
-    def _check(self) -> None:
-        check_experiment(self.experiment)
+    def ingest(self, engine: Engine = LOCAL) -> None:
+        """Reads the events and writes the sequences of the splits."""
+        _require_local("ingest", engine)
+        check_experiment(self.experiment)  # even if the data is up to date
+        super().ingest()
 
     def _ingested(self, folder: Path, engine: Engine, progress: Progress) -> Mapping[str, Any]:
-        _require_local("ingest", engine)
         summary = ingest_events(self.experiment.data, folder, progress)
         rows = "  ".join(f"{split} {count:,}" for split, count in summary["rows"].items())
         progress.finish(
@@ -73,9 +75,9 @@ class SequenceSteps(RunSteps):
 
     def evaluate(self, engine: Engine = LOCAL) -> None:
         """Ranks the catalogue for the test rows, by the model and by simple rules."""
+        _require_local("evaluate", engine)
 
         def build(folder: Path) -> Mapping[str, Any]:
-            _require_local("evaluate", engine)
             fitted, model = self.load()
             progress = Progress(self.console)
             metrics = evaluate(self.experiment, self.run.path("ingest"), fitted, model, progress)

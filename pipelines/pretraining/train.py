@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -80,7 +81,7 @@ def train_sequences(
             feeds,
             options,
             saver,
-            NextItemValidation(experiment, model, DataSplit(data.folder / "valid"), longer),
+            _validation(experiment, model, DataSplit(data.folder / "valid"), longer),
             SequenceReporter(progress, feeds[0].split.rows, options, output.logs),
             workers,
         ).run()
@@ -89,8 +90,10 @@ def train_sequences(
     return TrainingResult(model, done.epochs, done.versions, {}, mode, {}, [])
 
 
-class NextItemValidation:
-    """The metrics of the validation rows over the whole catalogue.
+def _validation(
+    experiment: SequenceExperiment, model: SequenceModel, split: DataSplit, fitted: FittedFeatures
+) -> Callable[[], dict[str, Any]]:
+    """Computes the metrics of the validation rows over the whole catalogue.
 
     Args:
         experiment: The experiment.
@@ -98,28 +101,15 @@ class NextItemValidation:
         split: The validation rows.
         fitted: The transforms, of histories with one event more than the model sees.
     """
+    options, scores = experiment.training, ModelScores(model)
+    at = tuple(sorted({*experiment.evaluation.at, options.places}))
+    filter_seen = experiment.evaluation.seen == "filtered"
 
-    def __init__(
-        self,
-        experiment: SequenceExperiment,
-        model: SequenceModel,
-        split: DataSplit,
-        fitted: FittedFeatures,
-    ) -> None:
-        self._experiment = experiment
-        self._model = model
-        self._split = split
-        self._fitted = fitted
-        self._scores = ModelScores(model)
-
-    def __call__(self) -> dict[str, Any]:
-        options, model = self._experiment.training, self._model
-        rows = rows_at_once(model.size)
-        histories = read_histories(
-            self._split, self._fitted, model.item, rows, options.validation_rows
-        )
-        at = tuple(sorted({*self._experiment.evaluation.at, options.places}))
-        filter_seen = self._experiment.evaluation.seen == "filtered"
-        found = rank(histories, self._scores, at, model.size, filter_seen).metrics()
-        metrics = {f"val_{name}": value for name, value in found.items()}
+    def validate() -> dict[str, Any]:
+        users = rows_at_once(model.size)
+        histories = read_histories(split, fitted, model.item, users, options.validation_rows)
+        ranked = rank(histories, scores, at, model.size, filter_seen).metrics()
+        metrics = {f"val_{name}": value for name, value in ranked.items()}
         return {**metrics, "val_monitored": metrics[f"val_{options.monitor}"]}
+
+    return validate

@@ -19,13 +19,17 @@ class EpochReporter:
         progress: The console output.
         rows: Rows of an epoch.
         epochs: Maximum number of epochs.
+        monitor: Name of the metric by which an epoch is kept.
         logs: Folder of TensorBoard's logs; None writes none.
     """
 
-    def __init__(self, progress: Progress, rows: int, epochs: int, logs: Path | None) -> None:
+    def __init__(
+        self, progress: Progress, rows: int, epochs: int, monitor: str, logs: Path | None
+    ) -> None:
         self._progress = progress
         self._rows = rows
         self._epochs = epochs
+        self._monitored = monitor
         self._writer = None if logs is None else tf.summary.create_file_writer(str(logs))
 
     def start(self, epoch: int, rows: int) -> None:
@@ -45,10 +49,6 @@ class EpochReporter:
         """Reports the metrics of an epoch."""
         raise NotImplementedError(f"{type(self).__name__} must implement `finish`")
 
-    def kept(self, history: History) -> None:
-        """Reports which epoch is kept."""
-        raise NotImplementedError(f"{type(self).__name__} must implement `kept`")
-
     def write(self, metrics: dict[str, Any]) -> None:
         """Writes TensorBoard's curves."""
         if self._writer is not None:
@@ -57,9 +57,9 @@ class EpochReporter:
                     tf.summary.scalar(name, value)
             self._writer.flush()
 
-    def say_kept(self, history: History, monitor: str) -> None:
-        """Prints which epoch is kept by this metric, and why the training stopped."""
-        kept = history.kept(monitor)
+    def kept(self, history: History) -> None:
+        """Prints which epoch is kept, and why the training stopped."""
+        kept = history.kept(self._monitored)
         if kept is not None:
             self.say(
                 f"kept epoch {kept['epoch']} of {kept['epochs']}: {kept['monitor']} "
@@ -89,7 +89,7 @@ class TrainingReporter(EpochReporter):
         monitor: Monitor,
         logs: Path | None,
     ) -> None:
-        super().__init__(progress, rows, epochs, logs)
+        super().__init__(progress, rows, epochs, str(monitor), logs)
         self._tasks = tasks
         self._monitor = monitor
 
@@ -110,10 +110,6 @@ class TrainingReporter(EpochReporter):
             numbers += "" if weight is None else f"  weight {weight:.3f}"
             self.say(f"  {task:{width}}  validation {numbers}")
         self.write(metrics)
-
-    def kept(self, history: History) -> None:
-        """Prints which epoch is kept, and why the training stopped."""
-        self.say_kept(history, str(self._monitor))
 
 
 def _written(metric: str) -> str:

@@ -22,7 +22,6 @@ from pipelines.common.artifacts import (
     write_json,
 )
 from pipelines.common.errors import PipelineError
-from pipelines.common.own_parts import NO_PARTS, OwnParts
 from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL, Engine
 from pipelines.experiment.step_fingerprints import resumable
@@ -84,7 +83,6 @@ class RunSteps(ABC):
 
     def ingest(self, engine: Engine = LOCAL) -> None:
         """Reads the source files and writes the data folder."""
-        self._check()  # even if the data is up to date
         progress = Progress(self.console)
 
         def build(folder: Path) -> Mapping[str, Any]:
@@ -97,10 +95,6 @@ class RunSteps(ABC):
             return {**summary, "data_hash": hash_files(files)}
 
         self._execute("ingest", build, sources=self.run.stamps)
-
-    @abstractmethod
-    def _check(self) -> None:
-        """Checks before any work that the model can be built."""
 
     @abstractmethod
     def _ingested(self, folder: Path, engine: Engine, progress: Progress) -> Mapping[str, Any]:
@@ -260,11 +254,6 @@ class RunSteps(ABC):
     def request(self) -> str | None:
         """Column of the request id, None if each row is a request."""
         return self.run.manifest("ingest").get("request")
-
-    @property
-    def own_parts(self) -> OwnParts:
-        """The user's modules that the experiment names."""
-        return NO_PARTS
 
 
 def _decides(experiment: Any, step: str) -> tuple[int, dict[str, Any]]:

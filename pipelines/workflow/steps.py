@@ -13,9 +13,10 @@ from rich.markup import escape
 from pipelines import training
 from pipelines.common.artifacts import METRICS, read_json
 from pipelines.common.errors import PipelineError
-from pipelines.common.own_parts import OwnParts
 from pipelines.common.progress import Progress
 from pipelines.distributions.drift import feature_drift
+from pipelines.distributions.reference import of_split
+from pipelines.distributions.statistics import Statistics
 from pipelines.distributions.statistics import load as load_statistics
 from pipelines.distributions.statistics import save as save_statistics
 from pipelines.engines import LOCAL, Engine
@@ -46,7 +47,6 @@ from pipelines.storage.filesystem import Where
 from pipelines.training.load import load_trained
 from pipelines.workflow.about_run import about_run
 from pipelines.workflow.compare import compare_runs
-from pipelines.workflow.counting import count_split
 from pipelines.workflow.item_checks import check_draws, check_train_labels, comparable
 from pipelines.workflow.run_steps import RunSteps
 from pipelines.workflow.small_export import with_export_weights
@@ -68,6 +68,8 @@ class Steps(RunSteps):
 
     def ingest(self, engine: Engine = LOCAL) -> None:
         """Reads the source files and writes the data folder."""
+        training.check_model(self.experiment)  # even if the data is up to date
+        check_draws(self.experiment)
         super().ingest(engine)
         # If ingest was skipped, this is the first look at the columns.
         manifest, where = self.run.manifest("ingest"), str(self.run.path("ingest"))
@@ -75,10 +77,6 @@ class Steps(RunSteps):
             require_column(manifest["columns"], name, key, where)
             check_nesting(key, name, manifest["columns"][name], where)
         check_train_labels(self.experiment, manifest["labels"])
-
-    def _check(self) -> None:
-        training.check_model(self.experiment)
-        check_draws(self.experiment)
 
     def _ingested(self, folder: Path, engine: Engine, progress: Progress) -> Mapping[str, Any]:
         experiment = self.experiment
@@ -153,8 +151,8 @@ class Steps(RunSteps):
         if split.name == "train":
             return []
         self.statistics()
-        counted = count_split(split, fitted, self.request, self.console)
-        return feature_drift(fitted, load_statistics(self.run.path("statistics")), counted)
+        expected = load_statistics(self.run.path("statistics"))
+        return feature_drift(fitted, expected, self._counted(split, fitted))
 
     def _check_gates(self) -> None:
         """Raises the error for a gate that the evaluated model failed."""
@@ -243,10 +241,19 @@ class Steps(RunSteps):
         def build(folder: Path) -> Mapping[str, Any]:
             train = DataSplit(self.run.path("ingest") / "train")
             fitted = FittedFeatures.load(self.run.path("fit"))
-            save_statistics(count_split(train, fitted, self.request, self.console), folder)
+            save_statistics(self._counted(train, fitted), folder)
             return {"rows": train.rows}
 
         self._execute("statistics", build)
+
+    def _counted(self, split: DataSplit, fitted: FittedFeatures) -> Statistics:
+        """The statistics of all rows of a split."""
+        progress = Progress(self.console)
+        try:
+            advance = progress.start(f"counting {split.name}", split.rows)
+            return of_split(split, fitted, self.request, advance)
+        finally:
+            progress.stop()
 
     @property
     def _evaluation(self) -> Path | None:
@@ -260,8 +267,3 @@ class Steps(RunSteps):
     @property
     def _load(self) -> Load:
         return partial(load_trained, self.run.folder, self.experiment.model.exclude)
-
-    @property
-    def own_parts(self) -> OwnParts:
-        """The user's modules that the experiment names."""
-        return self.experiment.own_parts
