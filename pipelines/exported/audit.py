@@ -19,10 +19,10 @@ from pipelines.distributions.reference import known_labels
 from pipelines.evaluation.evaluate import save_evaluation
 from pipelines.evaluation.importance import permutation_importance
 from pipelines.evaluation.pairs import number_of_passes, pair_interactions
+from pipelines.evaluation.rows import group_numbers
 from pipelines.exported.attention import explanations
 from pipelines.exported.labelled_rows import LabelledRows
 from pipelines.exported.model import ExportedModel
-from pipelines.evaluation.rows import group_numbers
 from pipelines.metrics import task_metrics
 from pipelines.metrics.intervals import cluster_codes
 from pipelines.report.console import print_evaluation

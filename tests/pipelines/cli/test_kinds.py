@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ TAKEN = {
 class _Recorder:
     """Steps that remember which were taken."""
 
-    own_parts = NO_PARTS
+    experiment = SimpleNamespace(own_parts=NO_PARTS)
 
     def __init__(self) -> None:
         self.taken: list[tuple[Any, ...]] = []
