@@ -32,3 +32,14 @@ def build_model(experiment: Experiment, schema: Schema) -> RankingModel:
         ) from None
     options = experiment.training
     return with_tables(model, stddev=options.embeddings_stddev, l2=whole_table_l2(options))
+
+
+def unread_features(model: RankingModel) -> list[str]:
+    """A sentence for each feature that changes no score of the model."""
+    return [
+        f"Feature {name!r} is read by nothing in {model.name}, and requests need it all the same. "
+        'An encoder reads it with `encoder_positions = "time_buckets"` in [model]; the transform '
+        '"quantile" with `dtype = "float32"` makes a value of each event; `exclude` in [model] '
+        "leaves it out."
+        for name in model.unread
+    ]

@@ -32,7 +32,7 @@ from pipelines.training.encoder_from import own_rate, start_from
 from pipelines.training.hard_negatives import HardNegatives
 from pipelines.training.history import History
 from pipelines.training.label_checks import check_same_rows
-from pipelines.training.model import build_model
+from pipelines.training.model import build_model, unread_features
 from pipelines.training.optimizer import LearningRate, make_optimizer
 from pipelines.training.pruned import check_pruned, pruned
 from pipelines.training.replica_feeds import replica_feeds
@@ -159,7 +159,7 @@ def train(
         )
         for sentence in _from_other_runs(said, options, saver, fitted):
             reporter.say(sentence)
-        for sentence in shuffle_advice(feeds[0], experiment.tasks) if workers.is_chief else ():
+        for sentence in _advice(model, feeds[0], experiment) if workers.is_chief else ():
             reporter.say(sentence)
         calibration = model.calibration()
         model.calibrate({})  # the older run's is of other rows
@@ -248,6 +248,11 @@ def _step(
         teacher,
         make_task_weights(options, model),
     )
+
+
+def _advice(model: RankingModel, feed: Feed, experiment: Experiment) -> list[str]:
+    """Sentences about what is better changed before a training."""
+    return [*unread_features(model), *shuffle_advice(feed, experiment.tasks)]
 
 
 def _warnings(

@@ -136,6 +136,12 @@ class RankingModel(keras.Model):
         return found
 
     @property
+    def unread(self) -> tuple[str, ...]:
+        """Names of the features that change no score; empty for a tower of another class."""
+        unread = getattr(self.tower, "unread", None)
+        return () if unread is None else unread(self.schema)
+
+    @property
     def same_rows(self) -> bool:
         """Whether all tasks must have labels in the same rows, as in `esmm`."""
         return getattr(getattr(self.tower, "head", None), "same_rows", False)

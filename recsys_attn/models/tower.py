@@ -16,7 +16,7 @@ from recsys_attn.layer import Layer, layers_in
 from recsys_attn.models.field_gate import field_names
 from recsys_attn.models.field_weights import FieldWeights, mean_factors
 from recsys_attn.multitask.transfer import AdaptiveTransfer
-from recsys_attn.schema import CANDIDATE_MASK, is_age
+from recsys_attn.schema import CANDIDATE_MASK, Schema, is_age
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -107,6 +107,18 @@ class Tower(Layer):
 
     def _weighs(self, history: str) -> bool:
         return getattr(self.histories[history], "returns_weights", False)
+
+    def _uses_times(self, history: str) -> bool:
+        return getattr(self.histories[history], "uses_times", False)
+
+    def unread(self, schema: Schema) -> tuple[str, ...]:
+        """Returns the features that change no score: ages of histories that use no times."""
+        return tuple(
+            sequence.name
+            for name, sequences in schema.histories.items()
+            for sequence in sequences
+            if is_age(sequence) and not self._uses_times(name)
+        )
 
     @property
     def _weighs_fields(self) -> bool:
@@ -223,7 +235,7 @@ class Tower(Layer):
         for name, history in embedded["histories"].items():
             wanted = {"return_weights": True} if explain and self._weighs(name) else {}
             given: dict[str, Any] = {}
-            if getattr(self.histories[name], "uses_times", False):
+            if self._uses_times(name):
                 given["times"] = history["times"]
             context = getattr(self.histories[name], "context", None)
             if context is not None:

@@ -253,3 +253,13 @@ def _masked(trainer: Trainer, variant: str) -> Path:
 def _without_speed(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
     timed = {"seconds", "rows_per_second", "input_wait"}
     return [{k: v for k, v in epoch.items() if k not in timed} for epoch in history]
+
+
+def test_training_names_features_that_nothing_reads(
+    trainer: Trainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RankingModel, "unread", ("segment",))
+    trainer(training__epochs=1)
+    lines = trainer.output.getvalue().splitlines()
+    assert "'segment' is read by nothing in mlp" in lines[0]
+    assert [line for line in lines if "encoder_positions" in line] == [lines[0]]

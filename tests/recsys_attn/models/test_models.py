@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from recsys_attn import models
 from recsys_attn.embeddings import CANDIDATE_MASK
@@ -70,6 +71,23 @@ def test_requests_are_scored_one_by_one(model: RankingModel) -> None:
     together = scores(model, values)
     alone = scores(model, {name: array[1:2] for name, array in values.items()})
     assert_same(alone, {task: score[1:2] for task, score in together.items()})
+
+
+def test_features_that_change_no_score_are_unread(model: RankingModel) -> None:
+    """The first row of a batch, then one row for each feature with another value of it."""
+    first = {n: np.maximum(x, 2) if x.dtype == "int32" else x for n, x in inputs(1, 1).items()}
+    other = {
+        n: 50 * x if n == "ages" else x + 1 if x.dtype == "float32" else np.where(x > 2, x - 1, 3)
+        for n, x in first.items()
+    }
+    rows = {
+        n: np.concatenate([x, *(other[n] if each == n else x for each in first)])
+        for n, x in first.items()
+    }
+    found = [ops.convert_to_numpy(logits) for logits in model(rows).values()]
+    change = np.max([np.abs(logits[1:] - logits[0]).max(axis=1) for logits in found], axis=0)
+    unread = [n for n, size in zip(first, change, strict=True) if size < 3e-6]  # of rounding
+    assert list(model.unread) == unread
 
 
 def test_a_padded_candidate_changes_no_other_while_training(model: RankingModel) -> None:
