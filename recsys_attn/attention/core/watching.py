@@ -13,10 +13,10 @@ from recsys_attn.tensors import Tensor
 
 
 class HeadsCall(NamedTuple):
-    """One call of a mechanism.
+    """One call of a mechanism, after its output is computed.
 
     Attributes:
-        mechanism: The mechanism, a layer of the model.
+        mechanism: The mechanism, a layer of the model; `mechanism.path` names its place.
         value: (B, S, N, V); B may be 1.
         output: (B, T, N, V), before the gate of the heads.
         weights: (B, N, T, S), the `SparseWeights` or `SummaryWeights` of a fast mechanism, or None
@@ -59,8 +59,10 @@ def watch_heads(visit: Visit) -> Iterator[Seen]:
     it.
 
     Args:
-        visit: Gets a `HeadsCall` and returns it, or one with another output or other weights, such
-            as `call._replace(output=...)`. Most layers use the output only.
+        visit: Gets a `HeadsCall` and returns it, or one with another output of the same shape, as
+            `call._replace(output=...)`. It may return other weights with that output: a few layers
+            use both, such as `TargetAttention` with `return_weights`. Every mechanism of a model is
+            visited, those with one head too: choose one by `call.mechanism`.
 
     Returns:
         A context, in which `calls` is the number of visited calls so far.
@@ -68,6 +70,8 @@ def watch_heads(visit: Visit) -> Iterator[Seen]:
     Raises:
         RuntimeError: At the end of the block, if no call was visited, or the last one ran in a
             function that was traced inside the block.
+        TypeError, ValueError: `visit` returns no `HeadsCall`, one of another shape, or a change
+            without an effect: of the masks, the values, or of the weights alone.
 
     Example:
 
@@ -111,3 +115,40 @@ def visiting(visit: Visit | None) -> Iterator[None]:
 def visitor() -> Visit | None:
     """Returns the visit of the innermost block around this call."""
     return _VISIT.get()
+
+
+def visited(visit: Visit, call: HeadsCall) -> tuple[Tensor, Any]:
+    """Returns the output and the weights to go on with.
+
+    Raises:
+        TypeError: `visit` returns no `HeadsCall`.
+        ValueError: It changes a shape, or what changes no output.
+    """
+    result = visit(call)
+    if not isinstance(result, HeadsCall):
+        raise TypeError(
+            "`visit` must return the call that it gets, or `call._replace(output=...)`. "
+            f"Received: {type(result).__name__}"
+        )
+    changed = [name for name in call._fields if getattr(result, name) is not getattr(call, name)]
+    if changed and (changed[0] != "output" or changed[1:] not in ([], ["weights"])):
+        raise ValueError(
+            "`visit` may change the output, and the weights together with it: the output is "
+            "computed before the visit, so nothing else changes it. Return "
+            f"`call._replace(output=...)`. Received: changed {changed}"
+        )
+    for name in changed:
+        _require_shape(name, getattr(result, name), getattr(call, name))
+    return result.output, result.weights
+
+
+def _require_shape(name: str, new: Any, old: Any) -> None:
+    """Raises if both are tensors, and their known sizes differ."""
+    shapes = [tuple(getattr(x, "shape", ())) for x in (new, old)]
+    pairs = zip(*shapes, strict=False)
+    if len(shapes[0]) != len(shapes[1]) or any(None not in p and p[0] != p[1] for p in pairs):
+        raise ValueError(
+            f"`visit` must return {name} of the same shape, {shapes[1]}. Received: {shapes[0]}. "
+            "It is called for every mechanism of a model, those with one head too; to change one, "
+            "compare `call.mechanism` with its mechanism"
+        )

@@ -17,7 +17,7 @@ from recsys_attn.attention.core.head_layout import (
     require_a_value_a_key,
 )
 from recsys_attn.attention.core.masks import MASK_ARGUMENTS, Masks
-from recsys_attn.attention.core.watching import HeadsCall, visiting, visitor
+from recsys_attn.attention.core.watching import HeadsCall, visited, visiting, visitor
 from recsys_attn.attention.mechanisms.contract import require_contract
 from recsys_attn.backend.tracing import is_traced
 from recsys_attn.layer import Layer, is_users, layers_in, require_tensors
@@ -175,8 +175,7 @@ class Mechanism(Layer):
             output = ops.where(present[:, :, None, None], output, ops.zeros_like(output))
         if visit is None:
             return output, weights
-        seen = visit(HeadsCall(self, value, output, weights, masks))
-        return seen.output, seen.weights
+        return visited(visit, HeadsCall(self, value, output, weights, masks))
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         """Creates the weights; the default has none."""

@@ -168,3 +168,33 @@ def test_the_first_call_of_a_model_without_build_is_seen(events: np.ndarray) -> 
     with watch_heads(edit) as seen:
         Whole()(events)
     assert seen.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("visit", "words"),
+    [
+        (lambda call: None, "`visit` must return the call.*Received: NoneType"),
+        (lambda call: call.output, "`visit` must return the call"),
+        (lambda call: call._replace(value=2 * call.value), r"changed \['value'\]"),
+        (lambda call: call._replace(weights=2 * call.weights), r"changed \['weights'\]"),
+        (lambda call: call._replace(masks=call.masks._replace(key=None)), r"changed \['masks'\]"),
+        (lambda call: call._replace(output=2 * call.output, value=0), r"\['value', 'output'\]"),
+        (lambda call: call._replace(output=call.output[..., :1, :]), r"`visit` must return output"),
+        (
+            lambda call: call._replace(output=call.output + 1, weights=call.weights[0]),
+            "`visit` must return weights of the same shape",
+        ),
+    ],
+)
+def test_what_a_visit_may_not_return_is_named(visit: Any, words: str, events: np.ndarray) -> None:
+    with pytest.raises((TypeError, ValueError), match=words), watch_heads(visit):
+        MultiHeadAttention(2, 4)(events)
+
+
+def test_other_weights_with_another_output_are_taken(events: np.ndarray) -> None:
+    layer = MultiHeadAttention(2, 4)
+    output, weights = layer(events, return_weights=True)
+    with watch_heads(lambda call: call._replace(output=0 * call.output, weights=0 * call.weights)):
+        without, none = layer(events, return_weights=True)
+    assert np.abs(ops.convert_to_numpy(output - without)).max() > 0.01
+    np.testing.assert_array_equal(none, np.zeros(weights.shape))
