@@ -214,7 +214,7 @@ class TaskHeads(Layer):
             )
         self._towers = {
             task: Mlp(self.units, activation=activation, dropout=dropout, dtype=self.dtype_policy)
-            for task in self.tasks
+            for task in (self.tasks if self.units else ())
         }
         # Sigmoid and cross-entropy need more precision than bfloat16.
         self._logits = {task: keras.layers.Dense(1, dtype="float32") for task in self.tasks}
@@ -239,6 +239,7 @@ class TaskHeads(Layer):
             self.offsets = self.add_weight(
                 shape=(len(self.tasks),), initializer="zeros", autocast=False, name="offsets"
             )
+            self._logits.clear()  # nothing is left for them
         self.built = True
 
     def call(

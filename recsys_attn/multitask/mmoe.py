@@ -104,6 +104,7 @@ class MMoE(Layer):
         num_experts = self.experts.num_experts
         self.input_gate: Any = None
         self.attention_gate: Any = None
+        self.weighting: Any = None
         if gate != "attention":
             self.input_gate = InputGate(num_tasks, num_experts, dtype=policy)
         if gate != "softmax":
@@ -122,7 +123,8 @@ class MMoE(Layer):
             self.attention_gate.mechanism.require_honoured("attention_bias")
         if gate != "softmax" and self.experts.gate is not None:
             self.attention_gate.mechanism.require_honoured("key_mask")
-        self.weighting = Softmax(dtype=policy)
+        if gate == "softmax":
+            self.weighting = Softmax(dtype=policy)
 
     @property
     def _has_own_experts(self) -> bool:

@@ -28,6 +28,7 @@ from recsys_attn.attention.scores import Additive, Alibi, Dot
 from recsys_attn.blocks import LearnedPositions, TransformerBlock, TransformerEncoder
 from recsys_attn.interactions import AutoInt, InteractingLayer
 from recsys_attn.layer import Layer
+from recsys_attn.multitask import MMoE
 from tests.support.gradients import gradient
 from tests.support.layer_case import randomise
 
@@ -217,7 +218,11 @@ def test_shapes_of_a_users_layer_have_the_dtypes_it_names() -> None:
     assert seen == {"inputs": "float32", "ranks": "float32", "rows": "int32"}
 
 
-@pytest.mark.parametrize("make", [KERAS["attention"], KERAS["autoint"]])
+@pytest.mark.parametrize(
+    "make",
+    [KERAS["attention"], KERAS["autoint"], lambda: MMoE(2, 3, (5, 4), gate="attention")],
+    ids=["attention", "autoint", "mmoe"],
+)
 def test_quantize_says_what_it_leaves(make: Callable[[], Any]) -> None:
     inputs = keras.Input((S, E))
     model = keras.Model(inputs, keras.layers.Dense(3)(make()(inputs)))

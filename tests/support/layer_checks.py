@@ -29,6 +29,12 @@ def config_survives_building_and_json(case: LayerCase, folder: Path) -> None:
     outputs_of(case.layer.from_config(layer.get_config()), case.arrays())
 
 
+def every_part_is_built(case: LayerCase, folder: Path) -> None:
+    """What no call reaches has no use, and `quantize` of Keras refuses it."""
+    layer, _ = case.example
+    assert [part.path for part in layer._flatten_layers() if not part.built] == []
+
+
 def saved_model_loads(case: LayerCase, folder: Path) -> None:
     model, arrays = case.graph, case.arrays()
     randomise(model)
@@ -161,6 +167,7 @@ def padding_gets_no_gradient(case: LayerCase, folder: Path) -> None:
 
 CHECKS: tuple[Callable[[LayerCase, Path], None], ...] = (
     config_survives_building_and_json,
+    every_part_is_built,
     saved_model_loads,
     training_step_changes_weights,
     symbolic_output_is_the_real_one,

@@ -56,6 +56,10 @@ def test_gives_a_probability_for_each_candidate_and_task(model: RankingModel) ->
         assert ((score > 0) & (score < 1)).all()
 
 
+def test_every_part_is_built(model: RankingModel) -> None:
+    assert [part.path for part in model._flatten_layers() if not part.built] == []
+
+
 def test_candidates_are_scored_one_by_one(model: RankingModel) -> None:
     values = inputs()
     together = scores(model, values)
