@@ -143,9 +143,9 @@ def visited(visit: Visit, call: HeadsCall) -> tuple[Tensor, Any]:
 
 
 def _require_shape(name: str, new: Any, old: Any) -> None:
-    """Raises if both are tensors, and their known sizes differ."""
+    """Raises if the known sizes of tensors differ, but for the batch, which may be 1 for all."""
     shapes = [tuple(getattr(x, "shape", ())) for x in (new, old)]
-    pairs = zip(*shapes, strict=False)
+    pairs = zip(*(shape[1:] for shape in shapes), strict=False)
     if len(shapes[0]) != len(shapes[1]) or any(None not in p and p[0] != p[1] for p in pairs):
         raise ValueError(
             f"`visit` must return {name} of the same shape, {shapes[1]}. Received: {shapes[0]}. "
