@@ -13,6 +13,7 @@ import pytest
 
 from pipelines.cli.import_tensorflow import set_defaults
 from tests.support.backends import environment
+from tests.support.folder_times import FolderTimes
 
 TESTS = Path(__file__).parent
 USER_ENVIRONMENT = TESTS / "support" / "user_environment"
@@ -28,6 +29,7 @@ os.environ.update(environment(os.environ["KERAS_BACKEND"]))
 
 def pytest_configure(config: pytest.Config) -> None:
     """Processes that tests start have what a user has installed, and so start sooner."""
+    config.pluginmanager.register(FolderTimes())
     # But not those that pytest-xdist starts to run tests.
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         found = os.environ.get("PYTHONPATH")
