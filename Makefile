@@ -55,6 +55,7 @@ ray: $(VENV)/.ray ## Run the tests on a cluster (minutes; adds Ray, 330 MB)
 
 jax: $(VENV)/.dev ## Run all tests of recsys_attn on JAX (a quarter of an hour: it compiles every shape)
 	KERAS_BACKEND=jax $(PYTEST) tests/recsys_attn
+	KERAS_BACKEND=jax $(PYTEST) -m thorough tests/recsys_attn/test_layers.py
 
 oracles: $(VENV)/.oracles ## Compare attention with other implementations (adds several GB)
 	KERAS_BACKEND=tensorflow $(BIN)/python -m pytest -q -rP tests/oracles

@@ -74,7 +74,13 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run" / "export" / "next"
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["single", "batched"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(False, id="single"),
+        pytest.param(True, id="batched", marks=pytest.mark.thorough),
+    ],
+)
 def server(export: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
     config = ServerConfig(
         str(export), port=0, rest_api_port=free_port(), enable_batching=request.param

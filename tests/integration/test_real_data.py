@@ -35,6 +35,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     [

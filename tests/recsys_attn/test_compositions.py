@@ -15,23 +15,15 @@ from tests.support.compositions import COMPOSITIONS, Composition
 from tests.support.layer_case import SIZES, LayerCase, grouped, outputs_of, randomise
 from tests.support.layer_checks import (
     CHECKS,
-    config_survives_building_and_json,
-    mixed_precision_keeps_float32_weights,
-    saved_model_loads,
-    symbolic_output_is_the_real_one,
+    OF_CLASSES,
+    shapes_are_computed,
+    training_step_changes_weights,
 )
 from tests.support.once import once
 
+# The parts pass these in any composition.
+OF_PARTS = (*OF_CLASSES, shapes_are_computed, training_step_changes_weights)
 CAUSAL = {name: c for name, c in COMPOSITIONS.items() if c.causal}
-
-
-# The layers themselves pass these in any composition.
-OF_PARTS = (
-    config_survives_building_and_json,
-    saved_model_loads,
-    symbolic_output_is_the_real_one,
-    mixed_precision_keeps_float32_weights,
-)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ NAMES = [*sorted(presets.PRESETS), "capped"]
 POLICIES = [(name, policy) for name in NAMES for policy in ("float16", "float64")]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("preset", "policy"), [*POLICIES, ("transformer", "mixed_float16")])
 def test_outputs_are_finite_and_of_the_policys_type(preset: str, policy: str) -> None:
     tensorflow()  # JAX has no float64 unless told so

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import keras
 import pytest
@@ -14,11 +16,26 @@ from tests.support.arrays import assert_close
 from tests.support.compositions import COMPOSITIONS
 from tests.support.layer_case import LayerCase, grouped, tensorflow
 from tests.support.layer_cases import LAYER_CASES
-from tests.support.layer_checks import CHECKS
+from tests.support.layer_checks import CHECKS, OF_CLASSES
+
+# The last case of each class, which has more options than the first.
+OF_CLASS = {case.layer: case for case in LAYER_CASES.values()}
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("case", grouped(LAYER_CASES))
+def _checked() -> Iterator[Any]:
+    """Checks of a class run in one of its cases, and on JAX, which compiles each, all checks do.
+
+    `make thorough` has the others.
+    """
+    checks = CHECKS if keras.backend.backend() == "jax" else OF_CLASSES
+    for case, check in itertools.product(grouped(LAYER_CASES), CHECKS):
+        again = check in checks and OF_CLASS[case.values[0].layer] is not case.values[0]
+        marks = [*case.marks, pytest.mark.thorough] if again else case.marks
+        name = f"{case.id}-{check.__name__}"
+        yield pytest.param(case.values[0], check, id=name, marks=marks)
+
+
+@pytest.mark.parametrize(("case", "check"), tuple(_checked()))
 def test_layer(case: LayerCase, check: Callable[[LayerCase, Path], None], tmp_path: Path) -> None:
     check(case, tmp_path)
 

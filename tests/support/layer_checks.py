@@ -178,3 +178,11 @@ CHECKS: tuple[Callable[[LayerCase, Path], None], ...] = (
     nothing_allowed_gives_zeros,
     padding_gets_no_gradient,
 )
+
+# What the options of a layer do not change: one case of a class is enough.
+OF_CLASSES = (
+    config_survives_building_and_json,
+    saved_model_loads,
+    symbolic_output_is_the_real_one,
+    mixed_precision_keeps_float32_weights,
+)

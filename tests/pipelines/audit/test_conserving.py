@@ -58,7 +58,7 @@ def model(request, fitted):
     return without_biases(shop.model(fitted, **MODELS[request.param]))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_relevances_sum_to_the_logit(model, units):
     whole = Logits(model)(units.fields.inputs)
     relevance, total = Gradients(model, conserving).times_input(units)

@@ -262,7 +262,7 @@ def test_unknown_names_are_suggested(place: Path, monkeypatch: pytest.MonkeyPatc
         load_board("frappe")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", BOARDS)
 def test_boards_of_the_repository_are_right(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)

@@ -40,7 +40,13 @@ UNIT = {"class_name": "interest", "config": {"units": [5]}}
 ONE_BUCKET = {"class_name": "reformer", "config": {"size": 5, "buckets": 1}}
 
 
-@pytest.fixture(scope="module", params=[UNIT, ONE_BUCKET], ids=["dense", "fast"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(UNIT, id="dense"),
+        pytest.param(ONE_BUCKET, id="fast", marks=pytest.mark.thorough),
+    ],
+)
 def model(fitted, request):
     return shop.model(fitted, target_attention=request.param)
 

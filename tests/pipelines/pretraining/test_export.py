@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.features import FittedFeatures
+from pipelines.pretraining.export_module import NextItemModule
 from recsys_attn.models import SEQUENCE_MODELS, get_sequence_model, sasrec
 from recsys_attn.models.sequence_model import SequenceModel
 from recsys_attn.schema import Schema
@@ -18,7 +19,16 @@ from serving.common.errors import InvalidArgument
 from serving.common.request import InferenceRequest, ModelRef
 from tests.serving.exports import load_model
 from tests.serving.traces import trace
-from tests.support.next_exports import LONGEST, fitted, histories, write_next_export
+from tests.support.next_exports import (
+    ITEMS,
+    LONGEST,
+    NAMES,
+    drawn,
+    fitted,
+    histories,
+    small_sasrec,
+    write_next_export,
+)
 
 OF_STATES = {"start", "step", "next_items_from_state", "rank_from_state"}
 
@@ -46,13 +56,13 @@ def test_an_export_goes_on_from_a_state(tmp_path: Path) -> None:
     assert np.isnan(np.asarray(scores)).tolist() == [[False, False], [False, True]]
 
 
-def test_lists_of_other_lengths_are_an_error(tmp_path: Path) -> None:
+def test_lists_of_other_lengths_are_an_error() -> None:
     items = fitted()
     kind = replace(items.schema["item"], name="kind")
     schema = Schema((*items.schema.features, kind), ())
     both = FittedFeatures(schema, dict.fromkeys(("item", "kind"), items.transforms["item"]))
-    write_next_export(tmp_path / "next", features=both)
-    rank = tf.saved_model.load(str(tmp_path / "next/1")).signatures["rank"]
+    module = NextItemModule(drawn(small_sasrec, both), both, np.array(NAMES), ITEMS, False)
+    rank = module.signatures()["rank"]
     item, shorter = (tf.constant(histories(each)) for each in (["i1", "i2"], ["i3"]))
     assert np.isfinite(rank(item=item, kind=item, candidate=shorter)["score"]).all()
     for given in ({"item": item, "kind": shorter}, {"item": shorter, "kind": item}):
@@ -68,7 +78,10 @@ def test_a_model_with_a_second_table_exports(name: str, tmp_path: Path) -> None:
     assert 0 <= manifest["parity"]["max_abs_difference"] < 1e-5
 
 
-@pytest.mark.parametrize(("name", "scores"), [("sasrec", False), ("bert4rec", True)])
+@pytest.mark.parametrize(
+    ("name", "scores"),
+    [pytest.param("sasrec", False, marks=pytest.mark.thorough), ("bert4rec", True)],
+)
 def test_the_manifest_says_whether_users_need_events(
     name: str, scores: bool, tmp_path: Path
 ) -> None:
@@ -85,6 +98,7 @@ def test_the_manifest_says_whether_users_need_events(
             model.compute(ask, trace())
 
 
+@pytest.mark.thorough
 def test_the_manifest_says_why_there_is_no_state(tmp_path: Path) -> None:
     manifest = write_next_export(tmp_path / "next", make=_from_end)
     assert manifest["stateful"] is False

@@ -23,6 +23,7 @@ from tests.pipelines.pretraining.rules import (
 
 CYCLES, GROUPS, GROUP, LARGE = 7, 6, 5, 50
 INTERVALS = {"class_name": "time_intervals", "config": {"values": True}}
+HSTU = {"num_layers": 2, "num_heads": 2, "temperature": 0.2}
 FITTING = {"next_item": "sasrec", "masked_item": "bert4rec", "permutation": "xlnet"}
 
 
@@ -153,11 +154,10 @@ def test_items_that_occur_together_are_found(objective: str) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "learns"),
     [
-        ("sasrec", {"positions": INTERVALS}, True),
-        ("hstu", {"num_layers": 2, "num_heads": 2, "temperature": 0.2}, True),
-        ("sasrec", {}, False),
+        pytest.param("sasrec", {"positions": INTERVALS}, True, id="tisasrec"),
+        pytest.param("hstu", HSTU, True, id="hstu", marks=pytest.mark.thorough),
+        pytest.param("sasrec", {}, False, id="sasrec", marks=pytest.mark.thorough),
     ],
-    ids=["tisasrec", "hstu", "sasrec"],
 )
 def test_times_are_learned_by_a_model_that_sees_them(
     name: str, options: dict[str, Any], learns: bool
@@ -168,6 +168,7 @@ def test_times_are_learned_by_a_model_that_sees_them(
     assert hits(model, tested) > 0.95 if learns else hits(model, tested) < 0.65
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("with_attributes", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_rare_items_stand_with_their_category_by_its_objective(with_attributes: bool) -> None:
     """The second table of a rare item, which never comes next, learns only from `attributes`."""
@@ -181,6 +182,7 @@ def test_rare_items_stand_with_their_category_by_its_objective(with_attributes: 
     assert right > 0.9 if with_attributes else right < 0.6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("directed", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_direction_of_sessions_is_learned_where_there_is_one(directed: bool) -> None:
     inputs = sessions(USERS, 1, directed)
@@ -191,6 +193,7 @@ def test_direction_of_sessions_is_learned_where_there_is_one(directed: bool) -> 
     assert loss < 0.1 if directed else loss > 0.65  # chance has log 2 = 0.69
 
 
+@pytest.mark.thorough
 def test_replaced_items_are_told_from_those_of_the_group() -> None:
     inputs = groups(USERS, 1)
     model = model_of("bert4rec", inputs)
@@ -200,6 +203,7 @@ def test_replaced_items_are_told_from_those_of_the_group() -> None:
     assert loss < 0.4  # their share alone has 0.49, and those of the own group cannot be told
 
 
+@pytest.mark.thorough
 def test_hidden_segments_are_told_from_those_of_other_users() -> None:
     inputs = groups(USERS, 1)
     model = model_of("bert4rec", inputs)
@@ -209,6 +213,7 @@ def test_hidden_segments_are_told_from_those_of_other_users() -> None:
     assert loss < 0.25  # chance has 0.69; a sixth of the others are of the same group
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("objective", "learns"),
     [("contrastive", True), pytest.param("session_order", False, marks=pytest.mark.thorough)],
@@ -225,6 +230,7 @@ def test_users_of_a_group_are_alike_by_views_alone(objective: str, learns: bool)
     assert share > 0.95 if learns else share < 0.7
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("hidden", [0.3, pytest.param(0.0, marks=pytest.mark.thorough)])
 def test_order_of_categories_is_learned_from_hidden_events(hidden: float) -> None:
     """The states before the last event tell its category by the nearest mean."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,8 @@ from recsys_attn.models.sequence_model import SequenceModel
 from recsys_attn.schema import Schema, Sequence
 from tests.support.next_exports import ITEMS, LONGEST, NAMES, drawn, fitted, histories
 
+# What one test traces, the next ones call.
+pytestmark = pytest.mark.xdist_group("pipelines/pretraining/test_state_module.py")
 ROWS = [
     ["i3", "i1", "i4", "i1", "i5"],
     ["i2", "unknown", "i7"],
@@ -63,17 +66,17 @@ def _hstu(schema: Schema) -> SequenceModel:
 
 
 THOROUGH_UNTIED = pytest.param(_untied, marks=pytest.mark.thorough)
+THOROUGH_LINEAR = pytest.param(_linear, marks=pytest.mark.thorough)
 THOROUGH_SEGMENTS = pytest.param(_segments, marks=pytest.mark.thorough)
+OTHERS = (_counted, _untied, _linear, _hstu)
 CAUSAL = [
     _rotary,
-    pytest.param(_counted, marks=pytest.mark.thorough),
-    THOROUGH_UNTIED,
-    _linear,
     _segments,
-    _hstu,
+    *(pytest.param(make, marks=pytest.mark.thorough) for make in OTHERS),
 ]
 
 
+@functools.cache
 def _functions(make: Callable[[Schema], SequenceModel], seed: int = 3) -> dict[str, Any]:
     features = fitted()
     model = drawn(make, features, seed)
@@ -165,7 +168,7 @@ def test_a_long_history_starts_with_its_last_events() -> None:
     np.testing.assert_allclose(kept, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("make", [_rotary, THOROUGH_UNTIED, _linear])
+@pytest.mark.parametrize("make", [_rotary, THOROUGH_UNTIED, THOROUGH_LINEAR])
 def test_many_events_at_once_are_those_events_one_by_one(make: Callable[..., Any]) -> None:
     """Also more than the model sees in a history, and with gaps between them."""
     functions = _functions(make)
@@ -230,7 +233,7 @@ def test_actions_are_events_of_their_own() -> None:
 def test_bfloat16_states_are_close() -> None:
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        functions = _functions(_rotary)
+        functions = _functions.__wrapped__(_rotary)
     finally:
         keras.config.set_dtype_policy("float32")
     state = functions["start"](item=_tensor([row[:2] for row in ROWS]))["state"]

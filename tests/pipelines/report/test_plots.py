@@ -92,6 +92,7 @@ def test_rows_of_a_user_count_as_few_as_they_tell():
     np.testing.assert_allclose(plots.bin_sizes(same, np.arange(60) // 4, np.array([60])), 15)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "scores",
     [

@@ -19,6 +19,7 @@ IDS = [1, 4, 1, 1, 2, 4]
 VALUES = np.random.default_rng(0).normal(size=(len(IDS), 2)).astype("float32")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("clip", [None, 0.5])
 @pytest.mark.parametrize("name", list(OWN))
 def test_repeated_lookups_of_a_row_are_added_up(name: str, clip: float | None) -> None:

@@ -28,6 +28,7 @@ def changes(share: float, own: bool, **options: Any) -> tuple[np.ndarray, np.nda
     return first, second
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("share", [1.0, 0.25])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 @pytest.mark.parametrize("name", ["lazy_adam", "adam", "adagrad", "sgd"])

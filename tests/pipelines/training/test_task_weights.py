@@ -174,6 +174,7 @@ def test_gradnorm_looks_at_the_last_layer_that_tasks_share() -> None:
         make_task_weights(options, logistic_regression(schema))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_gradnorm_looks_at_weights_of_all_tasks_only(name: str) -> None:
     """Of each matrix; a model of private ones is refused."""

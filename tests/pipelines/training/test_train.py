@@ -55,6 +55,7 @@ def test_the_seed_decides_the_weights(trainer: Trainer) -> None:
     assert not np.allclose(before, after)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "options",
     [

@@ -189,6 +189,7 @@ def test_a_run_without_an_export_is_not_finished(run: Path) -> None:
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("change", "message"),
     [

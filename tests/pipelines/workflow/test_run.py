@@ -192,6 +192,7 @@ def test_step_refuses_outdated_inputs(recorder: Recorder) -> None:
         recorder.execute("train")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("step", ORDER[1:])
 @pytest.mark.parametrize(
     ("sources", "change"),

@@ -48,7 +48,7 @@ def model(places: str, preset: str) -> Any:
     return models.get(name)(SCHEMA, width=4, **arguments, **dict.fromkeys(places.split(), part))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("place", "preset"), CASES)
 def test_a_preset_in_a_place(place: str, preset: str) -> None:
     tensorflow()  # the compositions run on every backend; how models hold them is the same

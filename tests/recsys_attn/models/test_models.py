@@ -36,7 +36,16 @@ from tests.support.small_models import (
 OTHER_LAYERS = {"attention_ranker", "bst", "dsin", "masknet", "mmoe", "ple", "stem"}
 
 
-@pytest.fixture(params=sorted(SMALL))
+# An encoder, a batch norm, Dice and sessions; `make thorough` has the others.
+KINDS = ("attention_ranker", "deepfm", "din", "dsin")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=() if name in KINDS else pytest.mark.thorough)
+        for name in sorted(SMALL)
+    ]
+)
 def model(request: pytest.FixtureRequest) -> RankingModel:
     """One model for all tests that only look at it; building takes the time."""
     return make(request.param)
@@ -46,8 +55,9 @@ def test_every_model_is_tried_here() -> None:
     assert set(SMALL) == set(models.MODELS)
 
 
-def test_gives_a_probability_for_each_candidate_and_task(model: RankingModel) -> None:
-    found = scores(model, inputs())
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_gives_a_probability_for_each_candidate_and_task(name: str) -> None:
+    found = scores(make(name), inputs())
     assert {task: score.shape for task, score in found.items()} == {
         "click": (B, T),
         "buy": (B, T),

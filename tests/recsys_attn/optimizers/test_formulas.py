@@ -60,6 +60,7 @@ def test_follows_a_schedule(name: str) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(not SPARSE, reason="only TensorFlow has both")
 @by_name
 @pytest.mark.parametrize("options", [pytest.param(o, id=name) for name, o in OPTIONS.items()])

@@ -21,6 +21,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
 NAMES = pytest.mark.parametrize("name", replicas.MAKERS)
 
 
+@pytest.mark.thorough
 @NAMES
 def test_equal_one_device(name: str, trained: dict[str, np.ndarray]) -> None:
     one = [key for key in trained if key.startswith(f"{name}/one/") and key[-1].isdigit()]
@@ -31,6 +32,7 @@ def test_equal_one_device(name: str, trained: dict[str, np.ndarray]) -> None:
         )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", replicas.BY_ROW)
 def test_no_step_reads_a_whole_table(name: str, trained: dict[str, np.ndarray]) -> None:
     assert [trained[f"{name}/{device}/whole"] for device in replicas.DEVICES] == [0, 0]

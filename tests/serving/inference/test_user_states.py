@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,6 +47,12 @@ def plain(folder: Path) -> Model:
     return Loader(LoadOptions(warmup_iterations=0))("next", 1, folder / "next" / "1")
 
 
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Model:
+    """Version 1 with states, for all tests: the users of each are others."""
+    return _load(folder)
+
+
 def _load(folder: Path, version: int = 1, batching: BatchingParameters | None = None) -> Model:
     options = LoadOptions(warmup_iterations=0, user_states=USERS, batching=batching)
     return Loader(options)("next", version, folder / "next" / str(version))
@@ -56,9 +63,15 @@ def _rank(
 ) -> tuple[np.ndarray, RequestTrace]:
     inputs = {"item": histories(*rows), "candidate": histories(*[CANDIDATES] * len(rows))}
     if users is not None:
-        inputs["user"] = np.array([user.encode() for user in users], object)
+        inputs["user"] = _named(users)
     record = trace()
     return model.signature("rank").run(inputs, ("score",), record)["score"], record
+
+
+def _named(users: list[str]) -> np.ndarray:
+    """Users of the running test; no name stays none."""
+    test = os.environ["PYTEST_CURRENT_TEST"]
+    return np.array([f"{test} {user}".encode() if user else b"" for user in users], object)
 
 
 def _check(model: Model, plain: Model, rows: list[list[str]], users: list[str], hits: int) -> None:
@@ -67,8 +80,7 @@ def _check(model: Model, plain: Model, rows: list[list[str]], users: list[str], 
     assert (record.user_hits, record.user_misses) == (hits, len(rows) - hits)
 
 
-def test_new_events_of_a_known_user_are_a_hit(folder: Path, plain: Model) -> None:
-    model = _load(folder)
+def test_new_events_of_a_known_user_are_a_hit(model: Model, plain: Model) -> None:
     events = ["i3", "i1", "unknown", "i4", "i1", "i9"]
     for count, hits in ((1, 0), (2, 1), (2, 1), (5, 1), (6, 1)):
         _check(model, plain, [events[:count]], ["u"], hits)
@@ -90,47 +102,42 @@ def test_new_events_of_a_known_user_are_a_hit(folder: Path, plain: Model) -> Non
     ],
     ids=["shorter", "other last", "other order", "other name", "joined", "window", "none"],
 )
-def test_a_changed_past_is_computed_whole(folder: Path, plain: Model, changed: list[str]) -> None:
-    model = _load(folder)
+def test_a_changed_past_is_computed_whole(model: Model, plain: Model, changed: list[str]) -> None:
     _check(model, plain, [["i1", "i2", "i3"]], ["u"], hits=0)
     _check(model, plain, [changed], ["u"], hits=0)
     _check(model, plain, [[*changed, "i8"]], ["u"], hits=1)
 
 
-def test_known_and_new_users_share_a_request(folder: Path, plain: Model) -> None:
-    model = _load(folder)
+def test_known_and_new_users_share_a_request(model: Model, plain: Model) -> None:
     _check(model, plain, [["i1"], ["i2", "i3"]], ["u", "v"], hits=0)
     rows = [["i2", "i3", "i4", "i5"], ["i9"], ["i1"]]
     _check(model, plain, rows, ["v", "w", "u"], hits=2)
 
 
-def test_a_user_twice_in_a_request_is_computed_whole(folder: Path, plain: Model) -> None:
-    model = _load(folder)
+def test_a_user_twice_in_a_request_is_computed_whole(model: Model, plain: Model) -> None:
     _check(model, plain, [["i1", "i2"]], ["u"], hits=0)
     rows = [["i1", "i2", "i3"], ["i1", "i2", "i4"]]
     _check(model, plain, rows, ["u", "u"], hits=0)
     _check(model, plain, [["i1", "i2", "i5"]], ["u"], hits=1)
 
 
-def test_the_least_recent_user_leaves(folder: Path, plain: Model) -> None:
-    model = _load(folder)
+def test_the_least_recent_user_leaves(model: Model, plain: Model) -> None:
     for user, hits in (("a", 0), ("b", 0), ("c", 0), ("a", 1), ("d", 0)):
         _check(model, plain, [["i1"]], [user], hits)
     for user, hits in (("a", 1), ("b", 0)):
         _check(model, plain, [["i1", "i2"]], [user], hits)
 
 
-def test_a_history_longer_than_the_model_sees_is_not_kept(folder: Path, plain: Model) -> None:
-    model = _load(folder)
+def test_a_history_longer_than_the_model_sees_is_not_kept(model: Model, plain: Model) -> None:
     events = [f"i{n}" for n in range(LONGEST + 3)]
     _check(model, plain, [events[:LONGEST]], ["u"], hits=0)
     _check(model, plain, [events[: LONGEST + 1]], ["u"], hits=0)
     _check(model, plain, [events], ["u"], hits=0)
 
 
-def test_another_version_has_states_of_its_own(folder: Path, plain: Model) -> None:
-    first, second = _load(folder), _load(folder, version=2)
-    _check(first, plain, [["i1", "i2"]], ["u"], hits=0)
+def test_another_version_has_states_of_its_own(folder: Path, model: Model, plain: Model) -> None:
+    second = _load(folder, version=2)
+    _check(model, plain, [["i1", "i2"]], ["u"], hits=0)
     found, record = _rank(second, [["i1", "i2", "i3"]], ["u"])
     assert record.user_hits == 0
     np.testing.assert_allclose(found, _rank(second, [["i1", "i2", "i3"]])[0], atol=1e-5)
@@ -148,16 +155,15 @@ def test_a_state_that_another_version_gave_has_no_scores(folder: Path, plain: Mo
 
 
 @pytest.mark.parametrize("signature", ["rank", "next_items", "serving_default"])
-def test_request_without_events_is_refused(folder: Path, signature: str) -> None:
+def test_request_without_events_is_refused(model: Model, signature: str) -> None:
     """Also of a user whose state is known; beside a user with events it is computed."""
-    model = _load(folder)
     _rank(model, [["i1", "i2"]], ["u"])
     other = "candidate" if signature == "rank" else "exclude"
     outputs = ("score",) if signature == "rank" else ("items", "scores")
 
     def ask(*rows: list[str]) -> dict[str, np.ndarray]:
-        user = np.array([b"u", b"v"][: len(rows)], object)
-        inputs = {"item": histories(*rows), other: histories(*rows), "user": user}
+        users = _named(["u", "v"][: len(rows)])
+        inputs = {"item": histories(*rows), other: histories(*rows), "user": users}
         asked = InferenceRequest(ModelRef("next"), signature, inputs, outputs)
         return model.compute(asked, trace())
 
@@ -168,19 +174,18 @@ def test_request_without_events_is_refused(folder: Path, signature: str) -> None
     assert len(ask(["i1", "i2", "i3"], [])[outputs[-1]]) == 2
 
 
-def test_user_alone_is_no_ranking(folder: Path) -> None:
+def test_user_alone_is_no_ranking(model: Model) -> None:
     sent = make_rank_request("next", {"user": "u"}, [{"candidate": "i4"}])
     with pytest.raises(InvalidArgument, match="Feature 'item': expected the events of the user"):
-        replay(_load(folder), sent)
+        replay(model, sent)
 
 
 @pytest.mark.parametrize("signature", ["next_items", "serving_default"])
-def test_next_items_leave_out_the_history(folder: Path, plain: Model, signature: str) -> None:
-    model = _load(folder)
+def test_next_items_leave_out_the_history(model: Model, plain: Model, signature: str) -> None:
     for count, hits in ((2, 0), (4, 1)):
         rows = histories(["i3", "i1", "i4", "i5"][:count], ["i7", "unknown", "i8"][:count])
         inputs = {"item": rows, "exclude": histories(["i2"], ["i9", "i0"])}
-        named = {**inputs, "user": np.array([b"u", b"v"], object)}
+        named = {**inputs, "user": _named(["u", "v"])}
         record = trace()
         found = model.signature(signature).run(named, ("items", "scores"), record)
         expected = plain.signature(signature).run(inputs, ("items", "scores"), trace())
@@ -209,8 +214,7 @@ def test_random_requests_are_answered_as_without_states(folder: Path, plain: Mod
     assert 11 < hits < 101
 
 
-def test_requests_without_a_user_count_as_before(folder: Path, plain: Model) -> None:
-    model = _load(folder)
+def test_requests_without_a_user_count_as_before(model: Model, plain: Model) -> None:
     for users in (None, [""]):
         found, record = _rank(model, [["i1", "i2"]], users)
         np.testing.assert_allclose(found, _rank(plain, [["i1", "i2"]])[0], atol=1e-6)

@@ -22,6 +22,7 @@ def made(folder: Path, found, aggregates) -> pa.Table:
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("request_column", ["request", None])
 def test_equal_to_the_definition(tmp_path, monkeypatch, seed, request_column) -> None:

@@ -40,6 +40,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("split", [{"by": "last"}, BY_TIME], ids=["last", "time"])
 @pytest.mark.parametrize("options", CASES, ids=["plain", "columns", "visits", "gap", "few"])

@@ -96,6 +96,7 @@ test_wrong_use_is_one_sentence = refusals(
 SUM = {"class_name": "sum", "config": {"scores": ["dot", "alibi"]}}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("causal", [False, True], ids=["both ways", "causal"])
 @pytest.mark.parametrize("score", ["dot", SUM], ids=["dot", "sum"])
 @pytest.mark.parametrize(

@@ -111,6 +111,7 @@ POSITIONAL = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("places", [[0, 1, 2, 3, 4], [4, 5, 6, 7, 8], [0, 3, 4, 6, 8]])
 @pytest.mark.parametrize("mechanism", POSITIONAL, ids=str)
 def test_padding_changes_nothing_wherever_it_stands(mechanism: Any, places: list[int]) -> None:

@@ -69,6 +69,7 @@ def without(layer: MultiHeadAttention, heads: list[int]) -> np.ndarray:
     return keras.ops.convert_to_numpy(layer(X, query_mask=PRESENT))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "mechanism", MECHANISMS, ids=lambda m: m if isinstance(m, str) else m["class_name"]
 )

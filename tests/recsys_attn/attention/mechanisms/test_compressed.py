@@ -136,6 +136,7 @@ IDENTITIES: dict[str, tuple[Callable[[], compressors.Compressor], list[np.ndarra
 CAUSAL = [name for name, (make, _) in IDENTITIES.items() if make().ordered]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "causal"),
     [(name, False) for name in IDENTITIES] + [(name, True) for name in CAUSAL],

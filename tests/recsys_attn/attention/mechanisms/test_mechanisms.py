@@ -76,6 +76,7 @@ def case(name: str) -> tuple[Any, tuple[np.ndarray, ...], dict[str, np.ndarray]]
     return ALONG[name](), (SELF, KEY, VALUE), {"query_mask": KEY_MASK, "key_mask": KEY_MASK}
 
 
+@pytest.mark.sampled(3)
 @every_mechanism
 def test_heads_are_separate_attentions(name: str) -> None:
     layer, inputs, masks = case(name)
@@ -89,6 +90,7 @@ def test_heads_are_separate_attentions(name: str) -> None:
         assert_close(output_of(alone, *inputs_of_head, **masks), together[:, :, one])
 
 
+@pytest.mark.sampled(3)
 @every_mechanism
 def test_batch_of_one_meets_any_batch(name: str) -> None:
     layer, (query, key, value), masks = case(name)

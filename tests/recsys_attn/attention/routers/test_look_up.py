@@ -171,6 +171,7 @@ LIMITS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows", [None, np.array([[5, 17, S - 1], [S, 0, 2]])], ids=["last", "any"])
 @pytest.mark.parametrize(("router", "score", "pattern"), LIMITS.values(), ids=LIMITS)
 def test_the_limit_is_dense(router: Any, score: str, pattern: Any, rows: Any) -> None:

@@ -163,6 +163,7 @@ def test_queries_are_the_last_keys_or_reach_back_before_them(
     assert_close(layer(query, key), expected(pair_score(*weights_of(layer)), query, key))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("leading", "batches"),
     [((B, N), (B, B)), ((1, N), (B, B)), ((B, 1), (1, B)), ((1, 1), (B, 1)), ((B, N), (1, 1))],

@@ -172,6 +172,7 @@ TIMED = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("pattern", PATTERNS.values(), ids=list(PATTERNS))
 @pytest.mark.parametrize("timed", TIMED.values(), ids=list(TIMED))
 def test_a_pattern_counts_places_beside_times(timed: Any, pattern: Any) -> None:
