@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,8 @@ from serving.config.server_config import ServerConfig
 from serving.server.server import create_server
 from tests.serving.commands import free_port
 from tests.support import shop
-from tests.support.exports import write_export
+from tests.support.exports import write_linear_export
+from tests.support.once import once
 
 PAGE = Path(__file__).parents[2] / "docs/serving/clients.md"
 NAMED = {"None": None, "null": None, "NaN": math.nan, "Infinity": math.inf}
@@ -94,8 +96,9 @@ def _tensor(feature: Feature, value: Any) -> np.ndarray:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Server]:
     folder = tmp_path_factory.mktemp("missing") / "shop"
-    fitted = shop.fitted()
-    write_export(folder / "3", shop.linear_model(fitted), fitted, parity_rows=2, warmup_requests=0)
+    shutil.copytree(
+        once(tmp_path_factory, "linear-export", write_linear_export) / "3", folder / "3"
+    )
     (folder / "3" / "manifest.json").write_text("{}")
     port = free_port()
     found, grpc_port = create_server(ServerConfig(str(folder), port=0, rest_api_port=port))

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
+from pipelines.common.artifacts import MANIFEST, write_json
 from pipelines.experiment.export_options import ExportOptions
 from pipelines.export.export import export
 from pipelines.features import FittedFeatures
@@ -28,6 +29,18 @@ def write_export(
     sample = DataSplit(shop.write(folder.parent / f"{folder.name}.parquet", [table]))
     chosen = ExportOptions(**{"parity_rows": 11, "warmup_requests": 3, **options})
     return export(folder, "shop", 3, model, features, "request", sample, chosen)
+
+
+def write_shop_export(folder: Path) -> None:
+    """Writes version 3 of the small shop's model, with its manifest."""
+    fitted = shop.fitted()
+    write_json(folder / "3" / MANIFEST, write_export(folder / "3", shop.model(fitted), fitted))
+
+
+def write_linear_export(folder: Path) -> None:
+    """Writes version 3 of a logistic regression of the small shop."""
+    fitted = shop.fitted()
+    write_export(folder / "3", shop.linear_model(fitted), fitted)
 
 
 def call(loaded: Any, signature: str, raw: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

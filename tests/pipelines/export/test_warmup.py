@@ -7,7 +7,8 @@ from tensorflow_serving.apis import prediction_log_pb2
 from pipelines.export.signatures import views
 from pipelines.export.warmup import WARMUP_FILE
 from tests.support import shop
-from tests.support.exports import write_export
+from tests.support.exports import write_linear_export
+from tests.support.once import once
 
 
 def read(folder):
@@ -22,9 +23,7 @@ def requests(logs, kind):
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """An export's folder and the records of its warm-up file."""
-    folder = tmp_path_factory.mktemp("export") / "3"
-    fitted = shop.fitted()
-    write_export(folder, shop.linear_model(fitted), fitted, warmup_requests=3)
+    folder = once(tmp_path_factory, "linear-export", write_linear_export) / "3"
     return folder, read(folder)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from rich.console import Console
 
 from pipelines.audit.attention import audit_attention
 from pipelines.audit.experts import audited_gates
-from pipelines.common.artifacts import write_json
 from pipelines.common.errors import PipelineError
 from pipelines.evaluation.importance import permutation_importance
 from pipelines.exported.audit import audit_export
@@ -26,7 +26,6 @@ from pipelines.scoring.scorer import Scorer
 from recsys_attn.models import RankingModel
 from tests.integration.commands import invoke
 from tests.support import shop
-from tests.support.exports import write_export
 
 TABLE = shop.table(40, seed=9)
 
@@ -42,13 +41,10 @@ def model(fitted: FittedFeatures) -> RankingModel:
 
 
 @pytest.fixture(scope="module")
-def place(
-    model: RankingModel, fitted: FittedFeatures, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def place(shop_export: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the export and the rows in two files, of which one is not as usual."""
     folder = tmp_path_factory.mktemp("audit")
-    manifest = write_export(folder / "3", model, fitted)
-    write_json(folder / "3/manifest.json", manifest)
+    shutil.copytree(shop_export, folder / "3")
     cut = int(np.flatnonzero(np.diff(TABLE["request"].to_numpy()))[20]) + 1
     user, coded = TABLE.column_names.index("user"), TABLE["user"][:cut].dictionary_encode()
     other = TABLE.slice(0, cut).set_column(user, "user", coded)

@@ -28,16 +28,20 @@ USERS = 3
 Load = Callable[..., Model]
 
 
+def _small(schema: Schema) -> SequenceModel:
+    return sasrec(schema, width=8, num_layers=1, num_heads=2, positions="rotary")
+
+
 def _from_end(schema: Schema) -> SequenceModel:
-    return sasrec(schema, width=8)
+    return sasrec(schema, width=8, num_layers=1)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Versions 1 and 2 of a model that steps, with other weights, and one that does not."""
     folder = tmp_path_factory.mktemp("states")
-    write_next_export(folder / "next", 1)
-    write_next_export(folder / "next", 2, seed=5)
+    write_next_export(folder / "next", 1, make=_small)
+    write_next_export(folder / "next", 2, make=_small, seed=5)
     write_next_export(folder / "whole", make=_from_end)
     return folder
 
