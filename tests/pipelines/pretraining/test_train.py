@@ -16,8 +16,9 @@ from pipelines.pretraining.steps import SequenceSteps
 from pipelines.training.stopping import Stopped
 from tests.pipelines.pretraining.small_log import BERT4REC, load, printed, state_of
 
-# With dropout, masks and views: every generator must go on where it was.
+# With dropout and masks: every generator must go on where it was.
 OPTIONS = {**BERT4REC, "training__checkpoint_every": 2, "training__keep": "last"}
+MASKS = {"objectives": [{"name": "masked_item"}]}
 
 
 class Died(Exception):
@@ -35,10 +36,24 @@ def trained(finished: Path, run: Path, **options: Any) -> SequenceSteps:
     return made
 
 
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(MASKS, id="masks"),
+        pytest.param({}, id="masks and views", marks=pytest.mark.thorough),
+    ],
+)
+def options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The objectives; those of the experiment draw views too."""
+    return dict(request.param)
+
+
 @pytest.fixture(scope="module")
-def whole(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> SequenceSteps:
+def whole(
+    finished: Path, options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> SequenceSteps:
     """A training without interruptions."""
-    return trained(finished, tmp_path_factory.mktemp("whole"))
+    return trained(finished, tmp_path_factory.mktemp("whole"), **options)
 
 
 @pytest.mark.parametrize("how", ["stopped", pytest.param("died", marks=pytest.mark.thorough)])
@@ -46,26 +61,27 @@ def test_interrupted_training_ends_in_the_same_state(
     how: str,
     whole: SequenceSteps,
     finished: Path,
+    options: dict[str, Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     take, taken = SequenceStep.__call__, []
 
-    def interrupted(self: SequenceStep, *arguments: Any, **options: Any) -> Any:
+    def interrupted(self: SequenceStep, *arguments: Any, **named: Any) -> Any:
         taken.append(1)
         if len(taken) == 7 and how == "died":
             raise Died
         if len(taken) == 7:
             os.kill(os.getpid(), signal.SIGTERM)
-        return take(self, *arguments, **options)
+        return take(self, *arguments, **named)
 
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # another test may have set its own
     with monkeypatch.context() as patch:
         patch.setattr(SequenceStep, "__call__", interrupted)
         with pytest.raises((Stopped, Died)):
-            trained(finished, tmp_path)
+            trained(finished, tmp_path, **options)
     signal.signal(signal.SIGTERM, before)
-    parts = trained(finished, tmp_path)
+    parts = trained(finished, tmp_path, **options)
     assert "resuming after step" in printed(parts)
     found, expected = (state_of(made.run.folder) for made in (parts, whole))
     assert any(name.startswith("more/") for name in expected)  # the draws of the objectives

@@ -98,6 +98,7 @@ def test_gates_that_are_left_are_constants(name: str) -> None:
     np.testing.assert_array_equal(gate.gates(training=True), gate.gates())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", GATED)
 def test_a_closed_feature_counts_as_missing(name: str) -> None:
     model = with_gates(name, 1)
@@ -163,7 +164,10 @@ def test_fields_whose_places_matter_are_not_pruned() -> None:
         prune(model)
 
 
-@pytest.mark.parametrize("name", ["autoint", "din", "attention_ranker"])
+OTHERS = [pytest.param(name, marks=pytest.mark.thorough) for name in ("autoint", "din")]
+
+
+@pytest.mark.parametrize("name", ["attention_ranker", *OTHERS])
 def test_kept_heads_score_as_the_others_at_zero(name: str) -> None:
     model = models.get(name)(NARROW, **{**SMALL[name], **GATED[name]})
     rng = np.random.default_rng(1)
