@@ -68,12 +68,8 @@ def _hstu(schema: Schema) -> SequenceModel:
 THOROUGH_UNTIED = pytest.param(_untied, marks=pytest.mark.thorough)
 THOROUGH_LINEAR = pytest.param(_linear, marks=pytest.mark.thorough)
 THOROUGH_SEGMENTS = pytest.param(_segments, marks=pytest.mark.thorough)
-OTHERS = (_counted, _untied, _linear, _hstu)
-CAUSAL = [
-    _rotary,
-    _segments,
-    *(pytest.param(make, marks=pytest.mark.thorough) for make in OTHERS),
-]
+OTHERS = (_counted, _untied, _linear, _segments, _hstu)
+CAUSAL = [_rotary, *(pytest.param(make, marks=pytest.mark.thorough) for make in OTHERS)]
 
 
 @functools.cache
@@ -183,7 +179,7 @@ def test_many_events_at_once_are_those_events_one_by_one(make: Callable[..., Any
     np.testing.assert_array_equal(state[:, 1], len(LONG[0]), "the number of events")
 
 
-@pytest.mark.parametrize("make", [_untied, _linear, THOROUGH_SEGMENTS])
+@pytest.mark.parametrize("make", [THOROUGH_UNTIED, _linear, THOROUGH_SEGMENTS])
 def test_sums_and_hidden_states_forget_nothing(make: Callable[..., Any]) -> None:
     """Past the longest history the scores are those of a pass over all events."""
     features = fitted()
