@@ -14,8 +14,14 @@ from scipy.stats import t as students_t
 
 from pipelines.boards.runs import BoardRun
 from pipelines.common.errors import PipelineError
-from pipelines.metrics.influences import mean_of
-from pipelines.metrics.intervals import Difference, Influence, Interval, difference, interval_of
+from pipelines.metrics.intervals import (
+    Difference,
+    Influence,
+    Interval,
+    difference,
+    interval_of,
+    mean_of,
+)
 from pipelines.report.comparison import TaskComparison
 from pipelines.report.sides import Side
 

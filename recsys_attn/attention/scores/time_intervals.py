@@ -45,10 +45,10 @@ def intervals(
 class TimeIntervals(Score):
     """`score = q . K[r]` with `r = min(max_interval, floor(|t_i - t_j| / unit))`; K for each head.
 
-    The unit is the shortest interval, but 0, between two of the user's events, so that
-    the intervals of busy and of quiet users are alike. Only `Dense` sees all of them. The positions are times: call the layer
-    with `query_positions` in seconds, for example. A pattern counts the places of the events,
-    whatever their times.
+    The unit is the shortest interval, but 0, between two of the user's events, so that the
+    intervals of busy and of quiet users are alike. Only `Dense` sees all of them. The positions
+    are times: call the layer with `query_positions` in seconds, for example. A pattern counts the
+    places of the events, whatever their times.
 
     The paper's attention is `Dense(Dot(scale=True) + TimeIntervals(k, scale=True), "causal",
     pair_values=TimeIntervalValues(k))` over events with `LearnedPositions`, which are a part of

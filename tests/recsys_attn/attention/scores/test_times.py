@@ -216,7 +216,7 @@ def test_only_dense_has_values_of_pairs() -> None:
     made = positions.in_mechanism(HeadGroups(["transformer", "sparsemax"]))
     assert [type(each.pair_values) for each in made.mechanisms] == [TimeIntervalValues] * 2
     assert encodes_order(Dense(pair_values="time_intervals"))
-    with pytest.raises(ValueError, match="unit of time intervals is .* or the mechanism Dense"):
+    with pytest.raises(ValueError, match=r"unit of time intervals is .* or the mechanism Dense"):
         positions.in_mechanism("longformer")
     with pytest.raises(TypeError, match="Routed has no argument `pair_values`"):
         Routed("lsh", pair_values="time_intervals")
