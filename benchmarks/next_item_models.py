@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.cli.import_tensorflow import set_defaults
+from pipelines.calls.import_tensorflow import set_defaults
 
 if TYPE_CHECKING:
     from pipelines.pretraining.experiment import SequenceExperiment

@@ -41,7 +41,7 @@ from benchmarks.servers.contenders import Contender, running
 from benchmarks.servers.processes import Process
 from benchmarks.shared import command_line
 from benchmarks.shared.command_line import is_yes
-from pipelines.cli.import_tensorflow import set_defaults
+from pipelines.calls.import_tensorflow import set_defaults
 
 CALLERS = 16
 CORES = os.cpu_count() or 1

@@ -26,7 +26,7 @@ from pyarrow import csv
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.cli.import_tensorflow import set_defaults
+from pipelines.calls.import_tensorflow import set_defaults
 
 USERS, ITEMS, EVENTS = 6040, 3416, 1_000_000
 PEER = Path(__file__).parent / "peers/rectools_epochs.py"

@@ -47,7 +47,7 @@ from benchmarks.servers.processes import Process
 from benchmarks.servers.tables import IN_PROCESS, RUNTIME, Cell
 from benchmarks.shared import command_line
 from benchmarks.shared.command_line import is_yes, one_of
-from pipelines.cli.import_tensorflow import set_defaults
+from pipelines.calls.import_tensorflow import set_defaults
 
 MODELS = ("autoint", "din", "din_encoded")
 ENOUGH = 10.0  # seconds of a number of callers, after which no other turn begins

@@ -47,7 +47,7 @@ from benchmarks.peers.environment import install, python_of
 from benchmarks.peers.settings import BATCHES, WITH_HISTORY, Settings
 from benchmarks.shared import command_line
 from benchmarks.shared.command_line import is_yes, one_of
-from pipelines.cli.import_tensorflow import set_defaults
+from pipelines.calls.import_tensorflow import set_defaults
 
 REQUESTS = 128  # of the batches of the benchmark of requests
 LOG = Console(stderr=True, highlight=False)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pipelines.cli.import_tensorflow import import_tensorflow
+from pipelines.calls.import_tensorflow import import_tensorflow
 from serving.server.process import import_tensorflow_quietly
 
 NAME = "TF_ENABLE_ONEDNN_OPTS"

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.markup import escape
 
-from pipelines.cli.import_tensorflow import import_tensorflow
+from pipelines.calls.import_tensorflow import import_tensorflow
 from pipelines.cli.running import CONSOLE, reported
 
 

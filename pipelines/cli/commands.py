@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.markup import escape
 
+from pipelines.calls.import_tensorflow import import_tensorflow
 from pipelines.cli.audit import audit
-from pipelines.cli.import_tensorflow import import_tensorflow
 from pipelines.cli.options import (
     against_option,
     engine_options,
@@ -22,7 +21,7 @@ from pipelines.cli.options import (
 )
 from pipelines.cli.pretrain import pretrain
 from pipelines.cli.reproduce import reproduce
-from pipelines.cli.running import CONSOLE, opened, opened_ranking, reported
+from pipelines.cli.running import CONSOLE, opened, opened_ranking, reported, values_of
 from pipelines.cli.tune import tune
 from pipelines.common.errors import did_you_mean
 
@@ -59,7 +58,6 @@ def main() -> None:
     Each step reads a folder and writes a folder; `run` runs all of them. Steps with unchanged
     inputs are skipped.
     """
-    os.environ["KERAS_BACKEND"] = "tensorflow"  # SavedModels are TensorFlow's
 
 
 def _add_step(name: str, method: str, text: str) -> None:
@@ -207,30 +205,25 @@ def score(
         raise click.UsageError("--catalogue, --unseen and --rank-by need --top-k.")
     if unseen and catalogue is None:
         raise click.UsageError("--unseen needs --catalogue; the candidates of rows are given.")
-    with opened_ranking(experiment, run_dir, overrides) as steps:
-        from pipelines.engines import choose_engine
+    with reported():
+        from pipelines.calls.steps import score as score_rows
 
-        chosen = choose_engine(engine, ray_address, steps.experiment.own_parts)
-        if top_k is not None:
-            from pipelines.workflow.top_k import rank
-
-            requests = rank(
-                steps,
-                source,
-                target,
-                top_k,
-                catalogue or None,
-                catalogue is not None,
-                unseen,
-                rank_by,
-                chosen,
-            )
-            place = f"[dim]{escape(str(target))}[/dim]"
-            CONSOLE.print(f"[bold]score[/bold]: {requests:,} requests  {place}", soft_wrap=True)
-            return
-        rows = steps.score(source, target, chosen)
-        place = f"[dim]{escape(str(target))}[/dim]"
-        CONSOLE.print(f"[bold]score[/bold]: {rows:,} rows  {place}", soft_wrap=True)
+        count = score_rows(
+            experiment,
+            source,
+            target,
+            top_k=top_k,
+            catalogue=catalogue,
+            unseen=unseen,
+            rank_by=rank_by,
+            run_dir=run_dir,
+            overrides=values_of(overrides),
+            engine=engine,
+            ray_address=ray_address,
+        )
+    what = "rows" if top_k is None else "requests"
+    place = f"[dim]{escape(str(target))}[/dim]"
+    CONSOLE.print(f"[bold]score[/bold]: {count:,} {what}  {place}", soft_wrap=True)
 
 
 @main.command()

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from rich.console import Console
 from rich.markup import escape
 
-from pipelines.cli.import_tensorflow import import_tensorflow
+from pipelines.calls import opened as calls
+from pipelines.calls.opened import CONSOLE as CONSOLE
 from pipelines.common.errors import PipelineError, sentence
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from pipelines.workflow.run_steps import RunSteps
     from pipelines.workflow.steps import Steps
 
-CONSOLE = Console(highlight=False)
 ERRORS = Console(stderr=True, highlight=False)
 
 
@@ -31,13 +31,8 @@ ERRORS = Console(stderr=True, highlight=False)
 def opened(
     experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool = False
 ) -> Iterator[RunSteps]:
-    """Opens an experiment of a ranking model, or of a sequence model, as its file says."""
-    with reported():
-        from pipelines.experiment.file import is_of_sequences, read_values
-
-        of_sequences = is_of_sequences(read_values(experiment, values_of(overrides)))
-    kind = opened_sequences if of_sequences else opened_ranking
-    with kind(experiment, run_dir, overrides, force) as steps:
+    """Opens an experiment of any kind of model."""
+    with reported(), calls.opened(experiment, run_dir, values_of(overrides), force) as steps:
         yield steps
 
 
@@ -49,54 +44,22 @@ def opened_ranking(
     force: bool = False,
     changed: Mapping[str, Any] | None = None,
 ) -> Iterator[Steps]:
-    """Loads an experiment, with changed keys and overrides, and locks its run folder."""
+    """Opens the experiment of a ranking model, with changed keys below the overrides."""
     with reported():
-        from pipelines.experiment.config import check_keys, load_experiment
-
         values = {**(changed or {}), **values_of(overrides)}
-        check_keys(experiment, values)
-        import_tensorflow()
-        from pipelines.scoring.microbatches import one_thread_each
-        from pipelines.workflow.steps import Steps
-
-        one_thread_each()
-        checked = load_experiment(experiment, values)
-        with run_folder(experiment, run_dir, checked.name) as folder:
-            yield Steps.of(checked, folder, CONSOLE, force)
+        with calls.opened_ranking(experiment, run_dir, values, force) as steps:
+            yield steps
 
 
 @contextlib.contextmanager
 def opened_sequences(
     experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool = False
 ) -> Iterator[SequenceSteps]:
-    """Loads the experiment of a sequence model, with overrides, and locks its run folder."""
+    """Opens the experiment of a sequence model."""
     with reported():
-        import_tensorflow()
-        from pipelines.pretraining.experiment import load_sequence_experiment
-        from pipelines.pretraining.steps import SequenceSteps
-
-        checked = load_sequence_experiment(experiment, values_of(overrides))
-        with run_folder(experiment, run_dir, checked.name) as folder:
-            yield SequenceSteps.of(checked, folder, CONSOLE, force)
-
-
-@contextlib.contextmanager
-def run_folder(experiment: Path, run_dir: Path | None, name: str) -> Iterator[Path]:
-    """Locks the run folder of an experiment's file or folder."""
-    from pipelines.common.artifacts import locked
-    from pipelines.training import worker_index
-
-    own = experiment if experiment.is_dir() else Path("runs") / name
-    folder = run_dir or own
-    if set("[]*?") & set(str(folder.resolve())):
-        raise PipelineError(
-            "--run-dir: TensorFlow reads [ ] * ? in a path as a pattern and cannot save "
-            f"there. Received: {folder.resolve()}. Choose another folder."
-        )
-    # Training workers share the run folder; only the first one writes to it.
-    worker = worker_index()
-    with locked(folder / "workers" / str(worker) if worker else folder):
-        yield folder
+        values = values_of(overrides)
+        with calls.opened_sequences(experiment, run_dir, values, force) as steps:
+            yield steps
 
 
 def values_of(overrides: tuple[str, ...]) -> dict[str, Any]:

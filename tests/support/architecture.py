@@ -43,7 +43,7 @@ SLOTS = tuple(
 FOLDER_ORDER: Mapping[str, str] = {
     "serving": "cli cli_output server proxy rest rpc observability inference batching models "
     "client runtimes encoding config common protos",
-    "pipelines": "__main__ cli tuning boards pretraining workflow prediction_log exported export "
+    "pipelines": "__main__ cli calls tuning boards pretraining workflow prediction_log exported export "
     "training evaluation experiment audit distributions scoring feed features ingest items storage "
     "report engines metrics common",
     "recsys_attn": (

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
+
+from pipelines.common.errors import PipelineError
 
 
 def set_defaults() -> None:
@@ -22,7 +25,17 @@ def import_tensorflow() -> None:
 
     The notices come from C++ before any logging setting is read; a variable silences later ones.
     Errors still arrive as exceptions.
+
+    Raises:
+        PipelineError: Keras has another backend already.
     """
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # SavedModels are TensorFlow's
+    keras = sys.modules.get("keras")
+    if keras is not None and keras.config.backend() != "tensorflow":
+        raise PipelineError(
+            "The pipelines need Keras on TensorFlow. Set KERAS_BACKEND=tensorflow before the "
+            f"first import of Keras. Received: {keras.config.backend()!r}"
+        )
     set_defaults()
     saved = os.dup(2)
     silence = os.open(os.devnull, os.O_WRONLY)

@@ -1,0 +1,1 @@
+"""The commands as functions, for notebooks and workflow engines."""

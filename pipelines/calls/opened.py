@@ -1,0 +1,97 @@
+"""Opens the run folder of an experiment."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from pipelines.calls.import_tensorflow import import_tensorflow
+from pipelines.common.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pipelines.pretraining.steps import SequenceSteps
+    from pipelines.workflow.run_steps import RunSteps
+    from pipelines.workflow.steps import Steps
+
+CONSOLE = Console(highlight=False)
+Overrides = Mapping[str, Any]
+
+
+@contextlib.contextmanager
+def opened(
+    experiment: Path,
+    run_dir: Path | None,
+    overrides: Overrides,
+    force: bool = False,
+    console: Console = CONSOLE,
+) -> Iterator[RunSteps]:
+    """Opens an experiment of a ranking model, or of a sequence model, as its file says."""
+    from pipelines.experiment.file import is_of_sequences, read_values
+
+    of_sequences = is_of_sequences(read_values(experiment, dict(overrides)))
+    kind = opened_sequences if of_sequences else opened_ranking
+    with kind(experiment, run_dir, overrides, force, console) as steps:
+        yield steps
+
+
+@contextlib.contextmanager
+def opened_ranking(
+    experiment: Path,
+    run_dir: Path | None,
+    overrides: Overrides,
+    force: bool = False,
+    console: Console = CONSOLE,
+) -> Iterator[Steps]:
+    """Loads an experiment, with overrides, and locks its run folder."""
+    from pipelines.experiment.config import check_keys, load_experiment
+
+    check_keys(experiment, dict(overrides))
+    import_tensorflow()
+    from pipelines.scoring.microbatches import one_thread_each
+    from pipelines.workflow.steps import Steps
+
+    one_thread_each()
+    checked = load_experiment(experiment, dict(overrides))
+    with _run_folder(experiment, run_dir, checked.name) as folder:
+        yield Steps.of(checked, folder, console, force)
+
+
+@contextlib.contextmanager
+def opened_sequences(
+    experiment: Path,
+    run_dir: Path | None,
+    overrides: Overrides,
+    force: bool = False,
+    console: Console = CONSOLE,
+) -> Iterator[SequenceSteps]:
+    """Loads the experiment of a sequence model, with overrides, and locks its run folder."""
+    import_tensorflow()
+    from pipelines.pretraining.experiment import load_sequence_experiment
+    from pipelines.pretraining.steps import SequenceSteps
+
+    checked = load_sequence_experiment(experiment, dict(overrides))
+    with _run_folder(experiment, run_dir, checked.name) as folder:
+        yield SequenceSteps.of(checked, folder, console, force)
+
+
+@contextlib.contextmanager
+def _run_folder(experiment: Path, run_dir: Path | None, name: str) -> Iterator[Path]:
+    """Locks the run folder of an experiment's file or folder."""
+    from pipelines.common.artifacts import locked
+    from pipelines.training import worker_index
+
+    own = experiment if experiment.is_dir() else Path("runs") / name
+    folder = run_dir or own
+    if set("[]*?") & set(str(folder.resolve())):
+        raise PipelineError(
+            "--run-dir: TensorFlow reads [ ] * ? in a path as a pattern and cannot save "
+            f"there. Received: {folder.resolve()}. Choose another folder."
+        )
+    # Training workers share the run folder; only the first one writes to it.
+    worker = worker_index()
+    with locked(folder / "workers" / str(worker) if worker else folder):
+        yield folder
