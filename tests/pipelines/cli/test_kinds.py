@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.cli import running
+from pipelines.calls import opened as opened_module
 from pipelines.common.own_parts import NO_PARTS
 from pipelines.engines import LOCAL
 from tests.integration.commands import error_of, invoke
@@ -56,8 +56,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, _Recorder]:
 
         return open_steps
 
-    monkeypatch.setattr(running, "opened_ranking", opener("ranking"))
-    monkeypatch.setattr(running, "opened_sequences", opener("sequences"))
+    monkeypatch.setattr(opened_module, "opened_ranking", opener("ranking"))
+    monkeypatch.setattr(opened_module, "opened_sequences", opener("sequences"))
     return recorders
 
 
