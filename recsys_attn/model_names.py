@@ -33,7 +33,7 @@ def arguments_by_model() -> dict[str, list[str]]:
     >>> "mlp_units" in arguments_by_model()["din"]
     True
     """
-    names = {}
+    names: dict[str, list[str]] = {}
     for file in sorted(_MODELS.glob("*.py")):
         source = file.read_text(encoding="utf-8")
         if "@MODELS.register(" in source:

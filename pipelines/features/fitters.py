@@ -16,9 +16,9 @@ from recsys_attn.schema import Feature, Numeric
 
 def fitter(feature: Feature) -> Fitter:
     """The fitter of a feature's transform."""
-    transform = feature.transform
     if isinstance(feature, Numeric):
         return TRANSFORMS["numeric"](feature.transform)
+    transform = feature.transform
     if isinstance(transform, OwnTransform):
         return TRANSFORMS[transform.name](**transform.options)
     options = dataclasses.asdict(transform)

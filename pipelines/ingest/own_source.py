@@ -18,7 +18,8 @@ Function = Callable[..., Iterable[pa.Table]]
 def read_own(function: Function, options: DataOptions, wanted: Wanted) -> Source:
     """The tables of a registered function, for each path."""
     parts = {
-        part: [_file(function, options, place) for place in places or [None]]
+        part: [_file(function, options, place) for place in places]
+        or [_file(function, options, None)]
         for part, places in options.places_by_part().items()
     }
     source = Source(parts, checks_requests=True)
