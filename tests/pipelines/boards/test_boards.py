@@ -204,7 +204,7 @@ def test_a_verdict_follows_the_tolerance(
         ("0.1", '"0.1"', "`models.0..published`: expected a number"),
         ('name = "small"', 'name = "linear more"', "would share the run folder 'linear-more'"),
         ("0.1", "{ clik = 0.1 }", "`published` names 'clik'.*mean 'click'"),
-        ('tasks = ["click"]', 'tasks = ["click"]\nminimise = true', "`minimise` is for metrics whose"),
+        ('tasks = ["click"]', 'tasks = ["click"]\nminimise = true', "`minimise` is for metrics"),
         ('"training.epochs" = 1 }', '"training.epoch" = 1 }', "model 'small': .*training.epoch"),
         ('tasks = ["click"]', 'tasks = ["clik"]', r"model 'small': `tasks`.*clik.*click"),
         ('tasks = ["click"]', 'tasks = ["click"]\nmetric = "acu"', "`metric`.*acu.*Did you mean"),
