@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipelines.audit.faithfulness import faithfulness
-from pipelines.audit.measured import SHARES, Measure, Measured
+from pipelines.audit.relevance_curves import SHARES, Measure, Measured
 from pipelines.audit.rows import rows_of
 from pipelines.features import FittedFeatures
 from recsys_attn.models import RankingModel

@@ -22,8 +22,8 @@ from pipelines.metrics.intervals import (
     interval_of,
     mean_of,
 )
+from pipelines.report.compared_models import Side
 from pipelines.report.comparison import TaskComparison
-from pipelines.report.sides import Side
 
 
 @dataclass(frozen=True)

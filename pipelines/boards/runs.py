@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from pipelines.boards.board import BoardModel, LoadedBoard
-from pipelines.boards.shown import check_shown
+from pipelines.boards.metric_checks import check_shown
 from pipelines.common.errors import PipelineError
 from pipelines.engines import LOCAL, Engine
 from pipelines.experiment.config import Experiment

@@ -10,10 +10,10 @@ from pipelines.common.artifacts import EVALUATION, MANIFEST, read_json
 from pipelines.common.errors import GateError, PipelineError, did_you_mean
 from pipelines.evaluation.segments import Cut
 from pipelines.experiment.gate_options import GateOptions
+from pipelines.report.compared_models import Side, check_same_rows
 from pipelines.report.comparison import TaskComparison
 from pipelines.report.gates import FAILED, PASSED, UNDECIDED, limits, measured, subject
 from pipelines.report.results import Evaluation
-from pipelines.report.sides import Side, check_same_rows
 
 
 def check_segments(gates: Sequence[GateOptions], cuts: Sequence[Cut]) -> None:

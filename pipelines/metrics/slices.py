@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pipelines.metrics.checks import Floats, check_probabilities
-from pipelines.metrics.half import Codes, Columns, Half, Values
 from pipelines.metrics.intervals import NORMAL, Difference, cluster_codes, difference
 from pipelines.metrics.probability import calibration
+from pipelines.metrics.slice_search_half import Codes, Columns, Half, Values
 
 LEVEL = 0.05
 TESTED = 20  # candidates that the second half tests, at most

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipelines.common.errors import PipelineError
-from pipelines.report.comparison import TaskComparison
-from pipelines.report.results import Evaluation
-from pipelines.report.sides import (
+from pipelines.report.compared_models import (
     Side,
     check_same_rows,
     common_tasks,
     missing_tasks,
     sides_of,
 )
+from pipelines.report.comparison import TaskComparison
+from pipelines.report.results import Evaluation
 
 
 def compared(evaluations: Mapping[str, Evaluation]) -> dict[str, Any]:

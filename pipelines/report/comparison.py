@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from pipelines.metrics import METRICS, ScoredRows
 from pipelines.metrics.intervals import Difference, Influence, difference, mean_of, separated
 from pipelines.metrics.segments import FEW_CLUSTERS
+from pipelines.report.compared_models import Side
 from pipelines.report.results import Evaluation, TaskRows
-from pipelines.report.sides import Side
 
 MOVED = 10  # rows that are shown
 _COMPARED = [metric.name for metric in METRICS.where("models")]

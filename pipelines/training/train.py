@@ -27,7 +27,7 @@ from pipelines.scoring.microbatches import micro_batch_rows
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.calibration import calibrate
 from pipelines.training.checkpoint import Checkpoints
-from pipelines.training.died import dead_experts, dead_tasks
+from pipelines.training.dead_units import dead_experts, dead_tasks
 from pipelines.training.encoder_from import own_rate, start_from
 from pipelines.training.hard_negatives import HardNegatives
 from pipelines.training.history import History

@@ -13,10 +13,10 @@ from rich.table import Table
 from pipelines.common.errors import PipelineError
 from pipelines.metrics import AT_K
 from pipelines.report.against import compared
+from pipelines.report.compared_models import Side, check_same_rows, sides_of
 from pipelines.report.comparison import TaskComparison
 from pipelines.report.numbers import ABSENT, count, decimal
 from pipelines.report.results import Evaluation
-from pipelines.report.sides import Side, check_same_rows, sides_of
 from pipelines.report.slices import effect_ends
 from pipelines.report.tables import columns_of, own_names, places, summary_cells
 from pipelines.workflow.run import STEPS

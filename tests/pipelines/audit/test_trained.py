@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.audit.measured import Measure
+from pipelines.audit.relevance_curves import Measure
 from pipelines.metrics import auc
 from tests.pipelines.audit import planted
 

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import false_discovery_control, ttest_ind
 
 from pipelines.metrics import slices
-from pipelines.metrics.half import Half
 from pipelines.metrics.intervals import difference
+from pipelines.metrics.slice_search_half import Half
 from pipelines.metrics.slices import worst_slices
 
 

@@ -9,7 +9,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.metrics import auc_difference
 from pipelines.report import write_report
 from pipelines.report.against import compared, verdicts
-from pipelines.report.sides import sides_of
+from pipelines.report.compared_models import sides_of
 from tests.pipelines.report.noisy import scored
 from tests.pipelines.report.pages import Page
 

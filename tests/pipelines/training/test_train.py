@@ -17,7 +17,7 @@ from pipelines.metrics import auc
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from pipelines.training import check_model
-from pipelines.training.died import dead_tasks
+from pipelines.training.dead_units import dead_tasks
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import RESERVED_IDS, Task
 from tests.pipelines.training.trainer import MLP, Trainer

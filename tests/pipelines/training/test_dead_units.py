@@ -12,8 +12,7 @@ import pytest
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
 from pipelines.storage.dataset import DataSplit
-from pipelines.training import died
-from pipelines.training.died import dead_experts, dead_tasks
+from pipelines.training.dead_units import dead_experts, dead_tasks
 from recsys_attn.schema import Task
 
 CLICK, BUY = Task("click"), Task("buy")
@@ -60,7 +59,7 @@ def test_expert_that_no_task_uses_is_named(prepared: Path, monkeypatch: pytest.M
     """By the mean over all pieces of the sampled rows."""
     fitted = FittedFeatures.load(prepared / "features")
     valid = Feed(DataSplit(prepared / "data" / "valid"), fitted, "request_id")
-    monkeypatch.setattr(died, "ROWS", 300)  # two pieces
+    monkeypatch.setattr(dead_units, "ROWS", 300)  # two pieces
     shares = {"gate/click": [0.9, 0.095, 0.005], "gate/buy": [0.5, 0.495, 0.005]}
     seen: list[int] = []
 
