@@ -12,6 +12,7 @@ import pytest
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
 from pipelines.storage.dataset import DataSplit
+from pipelines.training import dead_units
 from pipelines.training.dead_units import dead_experts, dead_tasks
 from recsys_attn.schema import Task
 
