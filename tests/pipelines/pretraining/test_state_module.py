@@ -33,8 +33,12 @@ LONG = [[f"i{(n * k) % 29}" for n in range(17)] for k in (1, 2, 3, 5, 7)]
 CANDIDATES = np.array([["i1", "i28", "i7"]] * len(ROWS), object)
 
 
-def _rotary(schema: Schema, layers: int = 2) -> SequenceModel:
-    return sasrec(schema, width=8, num_layers=layers, num_heads=2, positions="rotary")
+def _one_block(schema: Schema) -> SequenceModel:
+    return sasrec(schema, width=8, num_layers=1, num_heads=2, positions="rotary")
+
+
+def _rotary(schema: Schema) -> SequenceModel:
+    return sasrec(schema, width=8, num_layers=2, num_heads=2, positions="rotary")
 
 
 def _counted(schema: Schema) -> SequenceModel:
@@ -190,10 +194,10 @@ def test_sums_and_hidden_states_forget_nothing(make: Callable[..., Any]) -> None
     np.testing.assert_allclose(_stepped(_functions(make)), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize(("layers", "share"), [(1, 1e-5), (2, 0.1)])
-def test_a_full_cache_scores_its_last_events(layers: int, share: float) -> None:
+@pytest.mark.parametrize(("make", "share"), [(_one_block, 1e-5), (_rotary, 0.1)])
+def test_a_full_cache_scores_its_last_events(make: Callable[..., Any], share: float) -> None:
     """One block has read nothing else; in further blocks the events have read older ones."""
-    functions = _functions(lambda schema: _rotary(schema, layers))
+    functions = _functions(make)
     expected = _scores(functions, [row[-LONGEST:] for row in LONG])
     found = _stepped(functions)
     np.testing.assert_allclose(found, expected, atol=share * np.ptp(expected))
