@@ -56,7 +56,7 @@ def _encoder(name: str) -> Any:
     return made
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("length", [LENGTH, S - 2])
 @pytest.mark.parametrize("name", [*MECHANISMS, *MIXERS])
 def test_the_state_goes_on_as_after_single_steps(name: str, length: int) -> None:
