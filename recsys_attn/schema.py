@@ -7,13 +7,13 @@ signature and a client's request.
 from __future__ import annotations
 
 import dataclasses
-import math
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard, get_args
 
-from recsys_attn.checks import require_positive, unknown_name
+from recsys_attn.checks import require_number, require_positive, unknown_name
 from recsys_attn.id_transforms import (
     BUILT_IN,
     DEFAULT,
@@ -182,10 +182,8 @@ class Task:
     def __post_init__(self) -> None:
         options = loss_options(self.loss, f"Task {self.name!r}: unknown `loss`")
         object.__setattr__(self, "loss", self.loss if isinstance(self.loss, str) else options)
-        if not (math.isfinite(self.weight) and self.weight > 0):
-            raise ValueError(
-                f"`weight` must be positive and finite. Received: weight={self.weight}"
-            )
+        with _of(f"Task {self.name!r}"):
+            require_number("weight", self.weight, above=0)
 
     @property
     def label_column(self) -> str:
@@ -346,16 +344,23 @@ def _check_feature(feature: Feature) -> None:
                 f"Feature {feature.name!r}: unknown `{name}`. "
                 + unknown_name(getattr(feature, name), valid)
             )
-    if feature.width is not None:
-        require_positive("width", feature.width)
+    with _of(f"Feature {feature.name!r}"):
+        for name in ("width", "max_length", "table_width", "size"):
+            if getattr(feature, name, None) is not None:
+                require_positive(name, getattr(feature, name))
+
+
+@contextmanager
+def _of(owner: str) -> Iterator[None]:
+    """Names the feature or the task in the errors of a check."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{owner}: {error}") from None
 
 
 def _check_id_feature(feature: Categorical | Sequence) -> None:
     _check_feature(feature)
-    require_positive("max_length", feature.max_length)
-    for name in ("table_width", "size"):
-        if getattr(feature, name) is not None:
-            require_positive(name, getattr(feature, name))
     if not isinstance(feature.transform, IdTransform):
         raise ValueError(
             f"Feature {feature.name!r}: `transform` must be a Vocabulary, a Hash, a Quantile, an "
