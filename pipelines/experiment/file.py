@@ -12,9 +12,14 @@ from pipelines.common.errors import PipelineError
 
 
 def is_of_sequences(values: Mapping[str, Any]) -> bool:
-    """Whether the values of a file are of a sequence model: it has `objectives`, or events."""
+    """Whether the values of a file are of a sequence model: it has `objectives`, or events.
+
+    Events are the source `"events"`, or the column `user`, which no data of a ranking model have.
+    """
     data = values.get("data")
-    return "objectives" in values or (isinstance(data, dict) and data.get("source") == "events")
+    if "objectives" in values or not isinstance(data, dict):
+        return "objectives" in values
+    return data.get("source") == "events" or ("user" in data and "features" not in values)
 
 
 def read_values(path: Path, overrides: dict[str, Any]) -> dict[str, Any]:

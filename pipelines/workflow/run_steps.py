@@ -74,7 +74,7 @@ class RunSteps(ABC):
         """Runs the steps of these names, in their order."""
         if training.worker_count() > 1 and set(names) != {"train"}:
             raise PipelineError(
-                "expected `recsys-attn train` for workers that train together (TF_CONFIG): the "
+                "TF_CONFIG: expected `recsys-attn train` for workers that train together: the "
                 f"other steps run once, before and after. Received: {', '.join(names)}."
             )
         for name in ORDER:

@@ -65,11 +65,11 @@ def _write_events(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The export of a model that was trained by the command `pretrain`."""
+    """The export of a model that was trained by the command `run`."""
     folder = tmp_path_factory.mktemp("next")
     _write_events(folder / "events.parquet")
     (folder / "next.toml").write_text(EXPERIMENT.format(folder=folder), "utf-8")
-    result = invoke("pretrain", folder / "next.toml", "--run-dir", folder / "run")
+    result = invoke("run", folder / "next.toml", "--run-dir", folder / "run")
     assert result.exit_code == 0, result.output
     return folder / "run" / "export" / "next"
 

@@ -19,6 +19,7 @@ RANKING = 'name = "x"\n[data]\nsource = "parquet"\n[[tasks]]\nname = "click"\n'
 FILES = {
     "ranking": RANKING,
     "events": 'name = "x"\n[data]\nsource = "events"\n',
+    "user": 'name = "x"\n[data]\nsource = "movielens-1m"\nuser = "user_id"\n',
     "objectives": 'name = "x"\n[data]\nsource = "movielens-1m"\n[[objectives]]\nname = "bpr"\n',
 }
 TAKEN = {
@@ -58,6 +59,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, _Recorder]:
 
     monkeypatch.setattr(opened_module, "opened_ranking", opener("ranking"))
     monkeypatch.setattr(opened_module, "opened_sequences", opener("sequences"))
+    monkeypatch.setattr("pipelines.cli.pretrain.opened_sequences", opener("pretrain"))
     return recorders
 
 
@@ -71,6 +73,13 @@ def test_a_command_chooses_the_steps_by_the_file(
     assert invoke(command, path).exit_code == 0
     kind = "ranking" if file == "ranking" else "sequences"
     assert {name: steps.taken for name, steps in opened.items()} == {kind: [TAKEN[command]]}
+
+
+def test_pretrain_takes_all_or_some_steps(opened: dict[str, _Recorder], tmp_path: Path) -> None:
+    assert invoke("pretrain", tmp_path / "x.toml").exit_code == 0
+    assert opened["pretrain"].taken == [("everything",)]
+    invoke("pretrain", tmp_path / "x.toml", "--step", "fit", "--step", "ingest")
+    assert opened["pretrain"].taken == [("take", ("fit", "ingest"))]
 
 
 def test_an_override_may_change_the_kind(opened: dict[str, _Recorder], tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.common.errors import PipelineError
+from pipelines.engines import LocalEngine
 from pipelines.pretraining.evaluate import ITEM_ITEM, POPULARITY
 from pipelines.pretraining.histories import Histories, read_histories
 from pipelines.pretraining.ranking import ModelScores
@@ -133,6 +134,7 @@ def test_changed_evaluation_trains_nothing_anew(finished: Path, tmp_path: Path) 
     for step in ("ingest", "fit", "train", "export"):
         assert f"{step}: unchanged, skipped" in text
     assert "evaluate: settings changed: " in text
+    assert "experiment: updated in the run folder: " in text
     assert "Sampled metrics rank the next item among a few drawn items" in text
     found = metrics_of(tmp_path)
     assert found["seen"] == "ranked"
@@ -158,6 +160,15 @@ def test_steps_alone_say_what_is_missing_before_they_start(tmp_path: Path) -> No
     with pytest.raises(PipelineError, match=r"`objectives`, 'masked_item': .* hides events"):
         wrong.take(["ingest"])
     assert not (tmp_path / "run").exists()
+
+
+def test_steps_of_a_log_run_in_this_process_alone(tmp_path: Path) -> None:
+    class Elsewhere(LocalEngine):
+        pass
+
+    for step in ("ingest", "evaluate"):
+        with pytest.raises(PipelineError, match=f"--engine: expected 'local' .*'{step}'"):
+            getattr(steps(tmp_path), step)(Elsewhere())
 
 
 def test_run_without_a_sequence_model_is_an_error(finished: Path, tmp_path: Path) -> None:
