@@ -376,14 +376,7 @@ class FeatureEmbedding(Layer):
                     self._vector_weights[key].assign(vectors[[known.index(n) for n in names]])
 
     def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "schema": self.schema.to_dict(),
-            "width": self.width,
-            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
-            "embeddings_regularizer": keras.regularizers.serialize(self.embeddings_regularizer),
-            "named": list(self.named),
-        }
+        return {**super().get_config(), "schema": self.schema.to_dict()}
 
 
 def example_inputs(schema: Schema, batch: int = 1, candidates: int = 1) -> dict[str, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +13,8 @@ import keras
 from keras import ops
 
 from recsys_attn.checks import unknown_name
-from recsys_attn.tensors import Shape
+from recsys_attn.serialization import serialize
+from recsys_attn.tensors import Config, Shape
 
 # Arguments of Keras layers; Keras itself warns of the deprecated ones.
 _OF_KERAS = {"activity_regularizer", "autocast", "dtype", "name", "trainable"}
@@ -90,6 +92,26 @@ mean 'factor'?
         require_tensors(self, *args)
         return super().__call__(*args, **kwargs)
 
+    def get_config(self) -> Config:
+        """Returns the arguments of the constructor, each from the attribute of its name.
+
+        A layer that keeps an argument under another name, or in another form, adds it itself:
+        `{**super().get_config(), "dropout": self.hidden.dropout.rate}`.
+
+        Raises:
+            NotImplementedError: An argument has no attribute, and the class no `get_config`.
+        """
+        values = {x: getattr(self, x) for x in _handed_up(type(self)) if hasattr(self, x)}
+        missing = [x for x in _arguments(type(self)) if x not in values.keys() | _OF_KERAS]
+        if missing and type(self).get_config is Layer.get_config:
+            raise NotImplementedError(
+                f"{type(self).__name__} has no config: its constructor has the argument "
+                f"`{missing[0]}`, and the layer no attribute of this name. Set it there, or add "
+                f"the argument in a `get_config`. Received: {self!r}"
+            )
+        rates = {k: v.rate for k, v in values.items() if isinstance(v, keras.layers.Dropout)}
+        return {**super().get_config(), **{k: _plain(v) for k, v in values.items()}, **rates}
+
     def quantize(self, mode: Any = None, type_check: bool = True, config: Any = None) -> None:
         raise NotImplementedError(
             f"`quantize` leaves {type(self).__name__} and the other layers of recsys_attn as they "
@@ -118,6 +140,19 @@ mean 'factor'?
         layer = self if self.built else type(self).from_config(self.get_config())
         outputs = layer.compute_output_spec(**inputs) if self.built else layer(**inputs)
         return keras.tree.map_structure(lambda x: None if x is None else tuple(x.shape), outputs)
+
+
+def _plain(value: Any) -> Any:
+    """Returns the form in a config of the value of an argument."""
+    if hasattr(value, "get_config"):
+        return serialize(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if dataclasses.is_dataclass(value):
+        return {x.name: _plain(getattr(value, x.name)) for x in dataclasses.fields(value)}
+    return keras.activations.serialize(value) if callable(value) else value
 
 
 def _symbol(layer: Layer, name: str, shape: Any) -> Any:
@@ -223,6 +258,18 @@ def _fits(part: keras.layers.Layer, shapes: tuple[Shape | None, ...]) -> bool:
 def _arguments(layer: type) -> Iterable[str]:
     parameters = inspect.signature(layer).parameters.values()
     return [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+
+
+def _handed_up(layer: type) -> list[str]:
+    """Returns the arguments of the constructor and of those that it hands others up to."""
+    names: dict[str, None] = {}
+    for kind in layer.__mro__[: layer.__mro__.index(Layer)]:
+        if "__init__" in vars(kind):
+            names = {**dict.fromkeys(_arguments(kind)), **names}  # those of a base first
+            parameters = inspect.signature(kind).parameters.values()
+            if all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in parameters):
+                break
+    return [name for name in names if name not in _OF_KERAS]
 
 
 def _holds_numbers(value: Any) -> bool:

@@ -13,7 +13,7 @@ from recsys_attn.checks import require_number, unknown_name
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import mean_where
 from recsys_attn.serialization import deserialize
-from recsys_attn.tensors import Config, Tensor
+from recsys_attn.tensors import Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -109,14 +109,6 @@ class Disagreement(Layer):
             if self.outputs:
                 self.add_loss(self.outputs * mean_where(_cosines(output), query_mask))
         return output
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "subspace": self.subspace,
-            "positions": self.positions,
-            "outputs": self.outputs,
-        }
 
 
 def get_disagreement(given: Any) -> Disagreement | None:

@@ -11,7 +11,7 @@ from recsys_attn.backend.scans import last_state
 from recsys_attn.checks import require_mask_of, require_positive, unknown_name
 from recsys_attn.initializers import blockwise
 from recsys_attn.layer import Layer
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 KINDS = ("agru", "aigru", "augru")
 
@@ -125,6 +125,3 @@ class AttentionalGru(Layer):
         require_mask_of("present", present, inputs)
         shape = (*weights.shape[:2], self.units or inputs.shape[-1])
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "kind": self.kind, "units": self.units}

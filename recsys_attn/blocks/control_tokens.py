@@ -10,8 +10,8 @@ from keras import ops
 from recsys_attn.checks import require_mask_of
 from recsys_attn.initializers import glorot
 from recsys_attn.layer import Layer, build_part
-from recsys_attn.serialization import layer_of, serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.serialization import layer_of
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -113,6 +113,3 @@ class ControlTokens(Layer):
     ) -> Tensor:
         require_mask_of("present", present, inputs)
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "encoder": serialize(self.encoder)}

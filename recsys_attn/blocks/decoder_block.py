@@ -10,8 +10,8 @@ from recsys_attn.blocks.attended import attend, join_shapes, require_arguments
 from recsys_attn.blocks.residual_block import ResidualBlock, checked_shape
 from recsys_attn.checks import require_mask_of
 from recsys_attn.layer import build_part
-from recsys_attn.serialization import layer_of, serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.serialization import layer_of
+from recsys_attn.tensors import Shape, Tensor
 
 _ARGUMENTS = ("query_mask", "key_mask")
 
@@ -163,10 +163,3 @@ class TransformerDecoderBlock(ResidualBlock):
         own = {name: each for name, each in given.items() if name != "context_mask"}
         require_arguments(self.attention, own)
         return self.output_spec(inputs, present, given)
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "attention": serialize(self.attention),
-            "cross_attention": serialize(self.cross_attention),
-        }

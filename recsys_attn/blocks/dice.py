@@ -11,7 +11,7 @@ from keras import ops
 from recsys_attn.backend.compiling import fused
 from recsys_attn.checks import require_number
 from recsys_attn.layer import Layer
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -100,9 +100,6 @@ class Dice(Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "momentum": self.momentum, "epsilon": self.epsilon}
 
 
 def _bend(x: Tensor, mean: Tensor, scale: Tensor, alpha: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from keras import ops
 from recsys_attn.checks import require_positive
 from recsys_attn.constant_factors import held
 from recsys_attn.layer import Layer
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -65,6 +65,3 @@ class FactorizedDense(Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.units)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "units": self.units}

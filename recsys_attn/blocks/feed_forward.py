@@ -129,13 +129,7 @@ class FeedForward(Layer):
         return input_shape
 
     def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "activation": self.activation,
-            "dropout": self.hidden.dropout.rate,
-            "chunks": self.chunks,
-        }
+        return {**super().get_config(), "dropout": self.hidden.dropout.rate}
 
 
 def require_chunks(name: str, chunks: int | None, activation: Any, dropout: float) -> None:

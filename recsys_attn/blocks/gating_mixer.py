@@ -9,7 +9,7 @@ from keras import ops
 
 from recsys_attn.blocks.mixers import MIXERS, PositionMixer
 from recsys_attn.checks import require_bool, require_positive
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 class GatingState(NamedTuple):
@@ -163,11 +163,3 @@ class GatingMixer(PositionMixer):
         # There are no weights for more events: NaN, not the output of another position.
         output = ops.where((count < self.positions)[:, None, None], output, float("nan"))
         return output, GatingState(count + 1, gates, pairs)
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "causal": self.causal,
-            "attention_size": self.attention_size,
-        }

@@ -10,7 +10,7 @@ from keras import ops
 from recsys_attn.checks import require_mask_of, require_positive
 from recsys_attn.layer import Layer
 from recsys_attn.registry import Registry
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 MIXERS = Registry(
     "a mixer",
@@ -138,6 +138,3 @@ class PositionMixer(Mixer):
     ) -> Tensor:
         self._require_length(inputs.shape)
         return super().call(inputs, present, mask)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "length": self.length}

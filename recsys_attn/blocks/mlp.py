@@ -13,7 +13,7 @@ from recsys_attn.blocks.factorized_dense import FactorizedDense
 from recsys_attn.blocks.norms import NORMS, build_norm, normalise, reusable
 from recsys_attn.checks import require_bool, require_share, require_sizes
 from recsys_attn.layer import Layer
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -93,13 +93,3 @@ class Mlp(Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], (*input_shape[-1:], *self.units)[-1])
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "units": list(self.units),
-            "activation": self.activation,
-            "dropout": self.dropout.rate,
-            "norm": self.norm,
-            "factorized": self.factorized,
-        }

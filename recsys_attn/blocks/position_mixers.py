@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
 from recsys_attn.blocks import activations
 from recsys_attn.blocks.mixers import MIXERS, PositionMixer
 from recsys_attn.checks import require_positive
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @MIXERS.register("mlp_mixer")
@@ -71,13 +70,6 @@ class TokenMixer(PositionMixer):
         hidden = ops.matmul(columns, self._kernels[0][:length]) + self._biases[0]
         mixed = ops.matmul(self.activation(hidden), self._kernels[1][:, :length])
         return ops.transpose(mixed + self._biases[1][:length], (0, 2, 1))
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "activation": keras.activations.serialize(self.activation),
-        }
 
 
 @MIXERS.register("fnet")

@@ -118,12 +118,8 @@ class ResidualBlock(Layer):
 
     def get_config(self) -> Config:
         around = self.sublayers[0].get_config()
-        return {
-            **super().get_config(),
-            "feed_forward_units": self.feed_forward_units,
-            "activation": self.activation,
-            **{name: around[name] for name in ("norm", "placement", "residual", "dropout")},
-        }
+        names = ("norm", "placement", "residual", "dropout")
+        return {**super().get_config(), **{name: around[name] for name in names}}
 
 
 def checked_shape(inputs_shape: Shape) -> Any:

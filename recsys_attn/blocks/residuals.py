@@ -12,7 +12,7 @@ from recsys_attn.constant_factors import held
 from recsys_attn.initializers import blockwise
 from recsys_attn.layer import Layer
 from recsys_attn.registry import Registry
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 class Residual(Layer):
@@ -104,9 +104,6 @@ class Plain(Residual):
     @property
     def initial_gain(self) -> float:
         return self._initial_gain
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "initial_gain": self.initial_gain}
 
     def call(self, inputs: Tensor, update: Tensor) -> Tensor:
         return inputs + update
@@ -221,9 +218,6 @@ class _OfStack(Residual):
 
     def call(self, inputs: Tensor, update: Tensor) -> Tensor:
         return inputs + update
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "depth": self.depth}
 
 
 @RESIDUALS.register("deepnorm")
@@ -343,6 +337,3 @@ class GruGate(Residual):
         share = ops.sigmoid(of_update[1] + of_inputs[1] - self.gate_bias)
         new = ops.tanh(of_update[2] + ops.matmul(reset * inputs, self.state_kernel))
         return (1 - share) * inputs + share * new
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "bias": self.bias}

@@ -12,8 +12,8 @@ from recsys_attn.blocks.constant_in_training import ConstantInTraining
 from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.checks import is_whole, require_mask_of, require_positive
 from recsys_attn.layer import Layer, build_part
-from recsys_attn.serialization import deserialize, serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.serialization import deserialize
+from recsys_attn.tensors import Shape, Tensor
 
 
 class MemoryState(NamedTuple):
@@ -258,14 +258,6 @@ class SegmentMemory(Layer):
             keras.KerasTensor((batch, self.memory), dtype="bool"),
             keras.KerasTensor((batch,), dtype="int32"),
         )
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "encoder": serialize(self.encoder),
-            "memory": self.memory,
-            "segment": self.segment,
-        }
 
 
 def _of_user(state: MemoryState, user: Tensor) -> MemoryState:

@@ -11,7 +11,7 @@ from recsys_attn.blocks import activations
 from recsys_attn.blocks.both_directions import BothDirections
 from recsys_attn.blocks.mixers import MIXERS, Mixer
 from recsys_attn.checks import require_bool, require_positive, unknown_name
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 _CELLS = {"gru": keras.layers.GRU, "lstm": keras.layers.LSTM}
 
@@ -92,14 +92,6 @@ class RecurrentMixer(Mixer):
         output, state = self.recurrence.cell(event[:, 0], state)
         return self._projected(output[:, None]), list(state)
 
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "cell": self.cell,
-            "units": self.units,
-            "bidirectional": self.bidirectional,
-        }
-
 
 @MIXERS.register("convolution")
 class ConvolutionMixer(Mixer):
@@ -169,12 +161,3 @@ class ConvolutionMixer(Mixer):
         events = ops.concatenate([state, ops.cast(event, state.dtype)], axis=1)
         # Its last output is the sum of the newest events; it adds zeros before them.
         return self.convolution(events)[:, -1:], events[:, 1:]
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "kernel_size": self.kernel_size,
-            "dilation": self.dilation,
-            "causal": self.causal,
-            "activation": keras.activations.serialize(self.activation),
-        }

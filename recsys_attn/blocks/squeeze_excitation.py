@@ -119,12 +119,8 @@ class SqueezeExcitation(Layer):
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
     def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "over": self.over,
-            "reduction": self.reduction,
-            "activation": keras.activations.serialize(self._activation),
-        }
+        activation = keras.activations.serialize(self._activation)
+        return {**super().get_config(), "activation": activation}
 
 
 MIXERS.members["squeeze_excitation"] = functools.partial(SqueezeExcitation, over="channels")

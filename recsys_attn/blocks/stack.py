@@ -12,7 +12,7 @@ from recsys_attn.blocks.residual_block import zero_padding
 from recsys_attn.checks import require_positive
 from recsys_attn.layer import Layer
 from recsys_attn.serialization import deserialize, nameless, serialize
-from recsys_attn.tensors import Config, Tensor
+from recsys_attn.tensors import Tensor
 
 
 class Stack(Layer):
@@ -122,10 +122,6 @@ class Stack(Layer):
         if self.final_norm is not None:
             other.final_norm.set_weights(self.final_norm.get_weights())
         return other
-
-    def get_config(self) -> Config:
-        blocks = [serialize(block) for block in self.blocks]
-        return {**super().get_config(), "blocks": blocks, "depth": self.depth}
 
 
 def _blocks_of(kind: type, blocks: Any) -> list[Any]:

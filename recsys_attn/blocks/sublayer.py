@@ -135,10 +135,4 @@ class Sublayer(Layer):
         """Returns no Keras mask: the block gives its own to each part."""
 
     def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "norm": self.norm,
-            "placement": self.placement,
-            "residual": self.residual_config,
-            "dropout": self.dropout.rate,
-        }
+        return {**super().get_config(), "residual": self.residual_config}

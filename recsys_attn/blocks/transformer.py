@@ -10,8 +10,8 @@ from recsys_attn.blocks.attended import attend, is_mixer, join_shapes, require_a
 from recsys_attn.blocks.residual_block import ResidualBlock, checked_shape
 from recsys_attn.checks import require_mask_of
 from recsys_attn.layer import build_part
-from recsys_attn.serialization import deserialize, layer_of, serialize, takes
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.serialization import deserialize, layer_of, takes
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -166,10 +166,3 @@ class TransformerBlock(ResidualBlock):
     ) -> Tensor:
         require_arguments(self.attention, given)
         return self.output_spec(inputs, present, given)
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "attention": serialize(self.attention),
-            "feed_forward_chunks": self.feed_forward_chunks,
-        }

@@ -12,7 +12,7 @@ from recsys_attn.checks import require_positive, require_sizes, unknown_name
 from recsys_attn.initializers import blockwise
 from recsys_attn.interactions.factorization_machine import pair_places
 from recsys_attn.layer import Layer
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 _KINDS = ("all", "each", "interaction")
 
@@ -83,9 +83,6 @@ class BilinearInteraction(Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-2], len(pair_places(input_shape)[0]), input_shape[-1])
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "kind": self.kind}
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -169,11 +166,3 @@ class BilinearFusion(Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.units)
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "sizes": list(self.sizes),
-            "units": self.units,
-            "num_heads": self.num_heads,
-        }

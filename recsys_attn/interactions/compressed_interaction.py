@@ -12,7 +12,7 @@ from keras import ops
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_sizes
 from recsys_attn.layer import Layer
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -85,6 +85,3 @@ class CompressedInteraction(Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-2], sum(self.units))
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "units": list(self.units), "activation": self.activation}

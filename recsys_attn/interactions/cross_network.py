@@ -10,7 +10,7 @@ from keras import ops
 from recsys_attn.checks import require_bool, require_positive, unknown_name
 from recsys_attn.constant_factors import held
 from recsys_attn.layer import Layer
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 _KINDS = ("matrix", "vector")
 
@@ -147,13 +147,3 @@ class CrossNetwork(Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "num_layers": self.num_layers,
-            "kind": self.kind,
-            "rank": self.rank,
-            "num_experts": self.num_experts,
-            "gated": self.gated,
-        }

@@ -12,7 +12,7 @@ from recsys_attn.backend.dropout import Dropout
 from recsys_attn.blocks.norms import NORMS, ROW_NORMS
 from recsys_attn.checks import require_share, require_sizes, unknown_name
 from recsys_attn.layer import Layer
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 _TINY = 1e-8  # of a squared modulus: below it a number counts as 0, whose phase is 0
 _LARGEST = 10.0  # of the logarithm of a modulus: far above sensible ones, and finite in float16
@@ -103,14 +103,6 @@ class EulerInteraction(Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-2], self.orders[-1], input_shape[-1])
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "orders": list(self.orders),
-            "norm": self.norm,
-            "dropout": self.dropout,
-        }
 
 
 class _EulerLayer(Layer):

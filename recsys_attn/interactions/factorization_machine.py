@@ -10,7 +10,7 @@ from keras import ops
 
 from recsys_attn.checks import require_bool
 from recsys_attn.layer import Layer
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -92,9 +92,6 @@ class PairProducts(Layer):
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         pairs = len(pair_places(input_shape)[0])
         return (*input_shape[:-2], pairs, *input_shape[-1:] * self.by_channel)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "by_channel": self.by_channel}
 
 
 def pairs_of(fields: Tensor) -> tuple[Tensor, Tensor]:

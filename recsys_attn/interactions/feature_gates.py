@@ -13,7 +13,7 @@ from recsys_attn.checks import require_not_negative, require_sizes
 from recsys_attn.constant_factors import held
 from recsys_attn.field_factors import record_factors
 from recsys_attn.layer import Layer
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -94,13 +94,6 @@ class ContextGate(Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "context": list(self.context),
-            "units": list(self.units),
-        }
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")

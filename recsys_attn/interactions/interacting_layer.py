@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -236,13 +235,8 @@ class InteractingLayer(Layer):
         heads = self.heads.get_config()
         return {
             **super().get_config(),
-            "num_heads": self.num_heads,
             "head_dim": size_pair(self.head_dim, self.value_dim),
-            "mechanism": heads["mechanism"],
-            "update": dataclasses.asdict(self.update),
-            "gate": heads["gate"],
-            "disagreement": heads["disagreement"],
-            "kept_heads": None if self.kept_heads is None else list(self.kept_heads),
+            **{name: heads[name] for name in ("mechanism", "gate", "disagreement")},
         }
 
 

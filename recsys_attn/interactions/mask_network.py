@@ -105,16 +105,6 @@ class MaskBlock(Layer):
     def compute_output_shape(self, inputs_shape: Shape, *others: Shape) -> Shape:
         return (*inputs_shape[:-1], self.units)
 
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "reduction": self.reduction,
-            "activation": self.activation,
-            "dropout": self.dropout.rate,
-            "norm": self.norm,
-        }
-
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class MaskNetwork(Layer):
@@ -221,13 +211,7 @@ class MaskNetwork(Layer):
     def get_config(self) -> Config:
         block = self.blocks[0].get_config()
         shared = ("reduction", "activation", "dropout", "norm")
-        return {
-            **super().get_config(),
-            "units": list(self.units),
-            "structure": self.structure,
-            "embedding_norm": self.embedding_norm,
-            **{name: block[name] for name in shared},
-        }
+        return {**super().get_config(), **{name: block[name] for name in shared}}
 
 
 def _known(fields: Tensor, known: Tensor | None) -> Tensor:

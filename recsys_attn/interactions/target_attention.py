@@ -149,11 +149,5 @@ class TargetAttention(Layer):
 
     def get_config(self) -> Config:
         of_heads = {} if self.num_heads is None else self.attention.get_config()
-        return {
-            **super().get_config(),
-            "mechanism": serialize(self.mechanism),
-            "num_heads": of_heads.get("num_heads"),
-            "head_dim": of_heads.get("head_dim"),
-            "gate": of_heads.get("gate"),
-            "disagreement": of_heads.get("disagreement"),
-        }
+        names = ("num_heads", "head_dim", "gate", "disagreement")
+        return {**super().get_config(), **{name: of_heads.get(name) for name in names}}

@@ -13,7 +13,7 @@ from recsys_attn.checks import require_number, require_sizes, unknown_name
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import mean_where
 from recsys_attn.models.building_blocks import TaskHeads
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -94,11 +94,3 @@ class AveragedHeads(Layer):
                 losses = ops.binary_crossentropy(target, own[task], from_logits=True)
                 self.add_loss(factor * mean_where(losses, row_mask))
         return logits
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "tasks": list(self.tasks),
-            "sizes": list(self.sizes),
-            "distillation": self.distillation,
-        }

@@ -21,7 +21,7 @@ from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import masked_max, masked_mean
 from recsys_attn.multitask.balance import Balance
-from recsys_attn.serialization import layer_of, serialize, takes
+from recsys_attn.serialization import layer_of, takes
 from recsys_attn.tensors import Config, Shape, Tensor
 
 _POOLINGS = {"concatenate": None, "max": masked_max, "mean": masked_mean}
@@ -127,13 +127,7 @@ class FieldInteraction(Layer):
         return flatten(pool(blocks[0], present[0]))
 
     def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "autoint": serialize(self.autoint),
-            "mlp": serialize(self.mlp),
-            "field_pooling": self.field_pooling,
-            "embedding_dropout": self.dropout.rate,
-        }
+        return {**super().get_config(), "embedding_dropout": self.dropout.rate}
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -291,17 +285,8 @@ class TaskHeads(Layer):
         return logits, {task: _of_task(gates, index) for index, task in enumerate(self.tasks)}
 
     def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "tasks": self.tasks,
-            "units": self.units,
-            "activation": self.activation,
-            "dropout": self.dropout,
-            "experts": serialize(self.experts),
-            "added": self.added,
-            "joint": serialize(self.joint),
-            "balance": 0.0 if self.balance is None else self.balance.factor,
-        }
+        balance = 0.0 if self.balance is None else self.balance.factor
+        return {**super().get_config(), "balance": balance}
 
 
 def _of_task(mixed: Tensor, index: int) -> Tensor:

@@ -20,8 +20,8 @@ from recsys_attn.layer import Layer
 from recsys_attn.models import encoders
 from recsys_attn.models.encoder_context import EncoderContext
 from recsys_attn.schema import Schema, Sequence, is_age
-from recsys_attn.serialization import layer_of, serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.serialization import layer_of
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -160,21 +160,6 @@ class EncodedHistory(Layer):
             query, encoded, event_mask, query_mask=query_mask, return_weights=True
         )
         return output, in_columns(weights, places)
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "encoder": serialize(self.encoder),
-            "history": serialize(self.history),
-            "positions": serialize(self.positions),
-            "share_biases": self.share_biases,
-            "context": None if self.context is None else _table(self.context),
-            "gain": self.gain,
-        }
-
-
-def _table(context: EncoderContext) -> Config:
-    return {"features": list(context.features), "how": context.how}
 
 
 def encoded_histories(

@@ -14,8 +14,8 @@ from recsys_attn.blocks.positions.base import POSITIONS
 from recsys_attn.checks import require_bool, require_share
 from recsys_attn.layer import Layer
 from recsys_attn.models.encoded_history import EncoderParts
-from recsys_attn.serialization import layer_of, serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.serialization import layer_of
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -131,14 +131,3 @@ class EventEncoder(Layer):
         events = self.dropout(events, **({} if training is None else {"training": training}))
         events = events if self.norm is None else self.norm(events)
         return events * ops.cast(present, events.dtype)[..., None]
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "encoder": serialize(self.encoder),
-            "positions": serialize(self.positions),
-            "share_biases": self.share_biases,
-            "dropout": self.dropout.rate,
-            "scale": self.scale,
-            "normalise": self.normalise,
-        }

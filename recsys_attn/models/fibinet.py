@@ -17,8 +17,8 @@ from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.streams import Stream, ranker
 from recsys_attn.schema import Schema
-from recsys_attn.serialization import layer_of, serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.serialization import layer_of
+from recsys_attn.tensors import Shape, Tensor
 
 
 @MODELS.register("fibinet")
@@ -141,6 +141,3 @@ class Both(Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-2], 2, *input_shape[-2:])
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "layer": serialize(self.layer)}

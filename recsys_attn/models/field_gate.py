@@ -13,8 +13,7 @@ from recsys_attn.embedding_tables import plan_tables, width_of
 from recsys_attn.layer import Layer, build_part
 from recsys_attn.multitask.experts import hard_concrete
 from recsys_attn.schema import Schema
-from recsys_attn.serialization import serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -111,15 +110,6 @@ class FieldGate(Layer):
             known.append(ops.logical_and(mask, own > 0))
             begin += size
         return gated, known
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "features": list(self.features),
-            "histories": list(self.histories),
-            "gate": serialize(self.gate),
-            "unused": list(self.unused),
-        }
 
 
 def field_names(schema: Schema, width: int) -> tuple[str, ...]:

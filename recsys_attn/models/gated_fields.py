@@ -15,7 +15,7 @@ from recsys_attn.embedding_tables import cut
 from recsys_attn.field_factors import record_factors
 from recsys_attn.layer import Layer
 from recsys_attn.models.building_blocks import flatten
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 Place = tuple[int, int]
 
@@ -91,14 +91,6 @@ class GatedFields(Layer):
             vector = vector * factors
         appended = [by_width[width][..., column, :] for width, column in self.appended]
         return ops.concatenate([vector, *appended], axis=-1)
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "domain": [list(place) for place in self.domain],
-            "appended": [list(place) for place in self.appended],
-            "gate_units": self.gate_units,
-        }
 
 
 def _means(factors: Tensor, blocks: list[Tensor]) -> Tensor:

@@ -13,8 +13,8 @@ from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import masked_max, masked_mean
-from recsys_attn.serialization import layer_of, serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.serialization import layer_of
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -161,13 +161,6 @@ class InterestHistory(Layer):
         intensity = ops.sum(weights, axis=-1, keepdims=True) * ops.cast(self.vector, weights.dtype)
         output = ops.concatenate([interest, ops.cast(intensity, interest.dtype)], axis=-1)
         return (output, weights) if return_weights else output
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "attention": serialize(self.attention),
-            "width": self.width,
-        }
 
 
 def attended(

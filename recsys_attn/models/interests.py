@@ -104,9 +104,6 @@ class InterestExtractor(Layer):
         last = ops.size(present) - 1
         return ops.take(order[0], ops.minimum(drawn, last), axis=0), others > 0
 
-    def get_config(self) -> Config:
-        return {**super().get_config(), "weight": self.weight}
-
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class InterestEvolution(Layer):

@@ -11,7 +11,7 @@ from recsys_attn.backend.gradients import rows_at
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool, require_number, require_positive
 from recsys_attn.layer import Layer
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -112,10 +112,6 @@ class ItemScores(Layer):
         if self._offsets is None:
             return found, None
         return found, self._offsets if ids is None else rows_at(self._offsets, ids)
-
-    def get_config(self) -> Config:
-        names = ("size", "width", "tied", "bias", "hidden", "temperature")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 def normalised(x: Tensor) -> Tensor:

@@ -112,14 +112,8 @@ class SessionHistory(Layer):
         return user[:, None], *map(grid.of_events, weights)
 
     def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "gap": self.gap,
-            "max_sessions": self.max_sessions,
-            "max_events": self.max_events,
-            "mechanism": serialize(self.of_events.pooling.attention.mechanism),
-        }
+        mechanism = self.of_events.pooling.attention.mechanism
+        return {**super().get_config(), "mechanism": serialize(mechanism)}
 
 
 class _Level(Layer):

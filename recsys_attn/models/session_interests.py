@@ -14,8 +14,8 @@ from recsys_attn.interactions.target_attention import TargetAttention
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import masked_mean
 from recsys_attn.models.session_grid import SessionGrid
-from recsys_attn.serialization import layer_of, serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.serialization import layer_of
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -151,13 +151,3 @@ class SessionInterests(Layer):
         bias = ops.take(self.session_bias, later, axis=0)[..., None]
         bias = (bias + ops.take(self.position_bias, behind, axis=0))[..., None]
         return ops.cast(bias + self.unit_bias, self.compute_dtype)
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "encoder": serialize(self.encoder),
-            "units": self.units,
-            "gap": self.gap,
-            "max_sessions": self.max_sessions,
-            "max_events": self.max_events,
-        }

@@ -19,8 +19,8 @@ from recsys_attn.models.histories import pooled
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.tower import Tower
 from recsys_attn.schema import Feature, Numeric, Schema
-from recsys_attn.serialization import layer_of, serialize, takes
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.serialization import layer_of, takes
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -98,13 +98,6 @@ class Stream(Layer):
         for _ in range(len(x.shape) - len(blocks[0].shape) + 1):
             x = flatten(x)
         return x
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "fields": [serialize(layer) for layer in self.fields],
-            "layers": [serialize(layer) for layer in self.layers],
-        }
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -208,15 +201,6 @@ class Streams(Layer):
             vectors = [_through(self.layers, ops.concatenate(vectors, axis=-1), where=row_mask)]
         outputs = vectors + outputs
         return ops.concatenate(outputs, axis=-1) if len(outputs) > 1 else outputs[0]
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "streams": [serialize(stream) for stream in self.streams],
-            "terms": [serialize(term) for term in self.terms],
-            "linear": self.linear,
-            "layers": [serialize(layer) for layer in self.layers],
-        }
 
 
 def _through(layers: Sequence[keras.layers.Layer], x: Tensor, **masks: Tensor | None) -> Tensor:

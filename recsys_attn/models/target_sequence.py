@@ -14,8 +14,8 @@ from recsys_attn.blocks.attended import is_mixer
 from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.layer import Layer
-from recsys_attn.serialization import deserialize, serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.serialization import deserialize
+from recsys_attn.tensors import Shape, Tensor
 
 _BUCKETS, _STEP = 20, 1.0  # of the logarithm of the seconds: the last one starts at 5 years
 
@@ -157,15 +157,6 @@ class TargetSequence(Layer):
         with visiting(visit):
             encoded = self.encoder(x, present=present)
         return encoded, seen[-1][:, :, -1]
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "encoder": serialize(self.encoder),
-            "length": self.length,
-            "position_width": self.position_width,
-            "by_time": self.by_time,
-        }
 
 
 class _Latest(NamedTuple):

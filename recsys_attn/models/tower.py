@@ -17,8 +17,8 @@ from recsys_attn.models.field_gate import field_names
 from recsys_attn.models.field_weights import FieldWeights, mean_factors
 from recsys_attn.multitask.transfer import AdaptiveTransfer
 from recsys_attn.schema import CANDIDATE_MASK, Schema, is_age
-from recsys_attn.serialization import layer_of, serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.serialization import layer_of
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -257,15 +257,6 @@ class Tower(Layer):
                     f"attention/{name}{k}": w for k, w in zip(kinds, weights, strict=True)
                 }
         return interests, attention
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "histories": {name: serialize(layer) for name, layer in self.histories.items()},
-            "interaction": serialize(self.interaction),
-            "head": serialize(self.head),
-            "field_gate": serialize(self.field_gate),
-        }
 
 
 def _weight_names(history: Any) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from keras import ops
 
 from recsys_attn.checks import require_number
 from recsys_attn.layer import Layer
-from recsys_attn.tensors import Config, Tensor
+from recsys_attn.tensors import Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -77,6 +77,3 @@ class Balance(Layer):
             shares = importance / ops.maximum(ops.sum(importance), 1e-9)
             self.add_loss(self.factor * gates.shape[-1] ** 2 * ops.var(shares))
         return gates
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "factor": self.factor}

@@ -16,8 +16,7 @@ from recsys_attn.blocks import activations
 from recsys_attn.checks import require_positive, require_share, require_sizes
 from recsys_attn.initializers import blockwise
 from recsys_attn.layer import Layer, build_part
-from recsys_attn.serialization import serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -137,17 +136,6 @@ class Experts(Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (self.num_experts, input_shape[0], self.units[-1])
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "num_experts": self.num_experts,
-            "units": list(self.units),
-            "activation": keras.activations.serialize(self.activation),
-            "dropout": self.dropout.rate,
-            "gate": serialize(self.gate),
-            "disagreement": serialize(self.disagreement),
-        }
 
 
 def hard_concrete(name: str, gate: Any) -> HardConcrete:

@@ -121,12 +121,5 @@ class GatedTowers(Layer):
 
     def get_config(self) -> Config:
         layer = self.layers[0][0].get_config()
-        return {
-            **super().get_config(),
-            "num_tasks": self.num_tasks,
-            "units": list(self.units),
-            "condition_size": self.condition_size,
-            "gate_units": self.gate_units,
-            "activation": layer["activation"],
-            "dropout": layer["dropout"],
-        }
+        shared = {name: layer[name] for name in ("activation", "dropout")}
+        return {**super().get_config(), **shared}

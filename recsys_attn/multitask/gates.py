@@ -12,8 +12,7 @@ from recsys_attn.attention.core.positions import after_the_last
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.layer import Layer, build_part
-from recsys_attn.serialization import serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -62,13 +61,6 @@ class InputGate(Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (input_shape[0], self.num_tasks, self.num_experts)
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "num_tasks": self.num_tasks,
-            "num_experts": self.num_experts,
-        }
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -151,10 +143,3 @@ class AttentionGate(Layer):
         )
         output = ops.cast(ops.squeeze(output, 2), self.compute_dtype)
         return output, None if weights is None else ops.squeeze(weights, 1)
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "num_tasks": self.num_tasks,
-            "mechanism": serialize(self.mechanism),
-        }

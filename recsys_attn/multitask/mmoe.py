@@ -209,10 +209,8 @@ class MMoE(Layer):
         experts = self.experts.get_config()
         return {
             **super().get_config(),
-            "num_tasks": self.num_tasks,
             "num_experts": experts["num_experts"],
             "expert_units": experts["units"],
-            "gate": self.gate,
             "mechanism": serialize(getattr(self.attention_gate, "mechanism", None)),
             "activation": experts["activation"],
             "dropout": experts["dropout"],

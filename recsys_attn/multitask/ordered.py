@@ -10,7 +10,7 @@ from keras import ops
 from recsys_attn.checks import require_number
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import mean_where
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -123,6 +123,3 @@ class OrderPenalty(Layer):
 
     def compute_output_shape(self, logits_shape: Shape) -> Shape:
         return logits_shape
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "weight": self.weight}

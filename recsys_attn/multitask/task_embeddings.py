@@ -163,13 +163,5 @@ class TaskEmbeddingExperts(Layer):
 
     def get_config(self) -> Config:
         experts = self.experts[0].get_config()
-        return {
-            **super().get_config(),
-            "num_tasks": self.num_tasks,
-            "task_experts": self.task_experts,
-            "shared_experts": self.shared_experts,
-            "expert_units": list(self.expert_units),
-            "gate_units": list(self.gate_units),
-            "activation": experts["activation"],
-            "dropout": experts["dropout"],
-        }
+        shared = {name: experts[name] for name in ("activation", "dropout")}
+        return {**super().get_config(), **shared}

@@ -125,10 +125,5 @@ class AdaptiveTransfer(Layer):
 
     def get_config(self) -> Config:
         tower = self.towers[0].get_config()
-        return {
-            **super().get_config(),
-            "num_tasks": self.num_tasks,
-            "units": list(self.units),
-            "activation": tower["activation"],
-            "dropout": tower["dropout"],
-        }
+        shared = {name: tower[name] for name in ("activation", "dropout")}
+        return {**super().get_config(), **shared}

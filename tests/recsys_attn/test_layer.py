@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,18 @@ from recsys_attn.attention.compressors import Convolution
 from recsys_attn.attention.mechanisms import Compressed, Lookup, Routed
 from recsys_attn.attention.patterns import Causal
 from recsys_attn.attention.scores import Additive, Alibi, Dot
-from recsys_attn.blocks import LearnedPositions, TransformerBlock, TransformerEncoder
+from recsys_attn.backend.dropout import Dropout
+from recsys_attn.blocks import (
+    LearnedPositions,
+    TransformerBlock,
+    TransformerDecoderBlock,
+    TransformerEncoder,
+)
 from recsys_attn.interactions import AutoInt, InteractingLayer
 from recsys_attn.layer import Layer
 from recsys_attn.multitask import MMoE
+from recsys_attn.serialization import serialize
+from recsys_attn.tensors import Config
 from tests.support.gradients import gradient
 from tests.support.layer_case import randomise
 
@@ -235,3 +244,75 @@ def test_quantize_says_what_it_leaves(make: Callable[[], Any]) -> None:
     layer.build((None, S, E))
     with pytest.raises(NotImplementedError, match="MultiHeadAttention and the other layers"):
         layer.quantize("int8")
+
+
+@dataclass(frozen=True)
+class Range:
+    """An option of two numbers."""
+
+    limits: tuple[int, int] = (2, 3)
+
+
+class Base(Layer):
+    """Has an argument that a layer of its kind hands up."""
+
+    def __init__(self, size: int = 3, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.size = size
+
+
+def test_a_config_has_the_attributes_of_the_arguments() -> None:
+    class Parts(Base):
+        def __init__(
+            self,
+            score: Any,
+            activation: Any,
+            parts: Any = None,
+            dropout: float = 0.0,
+            pair: tuple[int, int] = (1, 1),
+            option: Any = None,
+            **kwargs: Any,
+        ) -> None:
+            super().__init__(**kwargs)
+            self.score = score
+            self.activation = keras.activations.get(activation)
+            self.parts = parts
+            self.dropout = Dropout(dropout)
+            self.pair = pair
+            self.option = option
+
+    score = Additive(3)
+    layer = Parts(score, "relu", {"a": [score]}, 0.25, (5, 7), Range(), size=11, name="parts")
+    config = layer.get_config()
+    keras_arguments = {name: config.pop(name) for name in ("name", "trainable", "dtype")}
+    assert keras_arguments["name"] == "parts"
+    assert config == {
+        "size": 11,
+        "score": serialize(score),
+        "activation": "relu",
+        "parts": {"a": [serialize(score)]},
+        "dropout": 0.25,
+        "pair": [5, 7],
+        "option": {"limits": [2, 3]},
+    }
+
+
+def test_an_argument_without_an_attribute_is_an_error() -> None:
+    class Scale(Layer):
+        def __init__(self, factor: float = 2.0, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.scale = factor
+
+    class Named(Scale):
+        def get_config(self) -> Config:
+            return {**super().get_config(), "factor": self.scale}
+
+    with pytest.raises(NotImplementedError, match=r"Scale has no config: .* argument `factor`"):
+        Scale(3.0).get_config()
+    assert Named.from_config(Named(3.0).get_config()).scale == 3.0
+
+
+def test_an_argument_that_a_block_hands_up_is_saved() -> None:
+    parts = MultiHeadAttention(2, 3, Dense(pattern=Causal())), MultiHeadAttention(2, 3)
+    block = TransformerDecoderBlock(*parts, feed_forward_chunks=5)
+    assert TransformerDecoderBlock.from_config(block.get_config()).feed_forward_chunks == 5

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from recsys_attn.layer import Layer
 from recsys_attn.registry import Registry
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 class CompressedKeys(NamedTuple):
@@ -93,9 +93,6 @@ class Compressor(Layer):
         The events may end before it. Not called if `ordered` is False.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `ends`")
-
-    def get_config(self) -> Config:
-        return super().get_config()  # Keras' own refuses a dtype policy that is an object
 
 
 COMPRESSORS = Registry("a compressor", "compressors", Compressor)

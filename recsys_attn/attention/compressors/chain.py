@@ -9,8 +9,7 @@ from keras import ops
 
 from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
 from recsys_attn.layer import build_part
-from recsys_attn.serialization import serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @COMPRESSORS.register("chain")
@@ -80,9 +79,3 @@ class Chain(Compressor):
         for each in reversed(self.compressors):
             summaries = each.ends(summaries)
         return summaries
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "compressors": [serialize(each) for each in self.compressors],
-        }

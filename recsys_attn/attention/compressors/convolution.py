@@ -10,7 +10,7 @@ from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, 
 from recsys_attn.attention.compressors.strides import count_blocks, even_shares, overlapping_blocks
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @COMPRESSORS.register("convolution")
@@ -101,6 +101,3 @@ class Convolution(Compressor):
 
     def ends(self, summaries: Tensor) -> Tensor:
         return summaries * self.stride + (self.width - 1)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "width": self.width, "stride": self.stride}

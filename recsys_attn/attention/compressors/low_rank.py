@@ -9,7 +9,7 @@ from keras import ops
 from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.initializers import blockwise
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @COMPRESSORS.register("low_rank")
@@ -108,14 +108,6 @@ class LowRank(Compressor):
 
     def count(self, length: int | None) -> int | None:
         return self.rank
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "rank": self.rank,
-            "length": self.length,
-            "share_key_and_value": self.share_key_and_value,
-        }
 
 
 def _sums(kernel: Tensor, x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from keras import ops
 from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, Compressor
 from recsys_attn.attention.compressors.strides import count_blocks, even_shares, overlapping_blocks
 from recsys_attn.checks import require_positive, unknown_name
-from recsys_attn.tensors import Config, Tensor
+from recsys_attn.tensors import Tensor
 
 _LOWEST = float(np.finfo("float32").min / 2)  # finite in bfloat16 too
 
@@ -69,9 +69,6 @@ class Pool(Compressor):
 
     def ends(self, summaries: Tensor) -> Tensor:
         return summaries * self.size + (self.size - 1)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "size": self.size, "kind": self.kind}
 
 
 def _mean(blocks: Tensor, present: Tensor) -> Tensor:

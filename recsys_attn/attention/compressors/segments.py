@@ -11,7 +11,7 @@ from recsys_attn.attention.compressors.base import COMPRESSORS, CompressedKeys, 
 from recsys_attn.attention.compressors.strides import shared_evenly
 from recsys_attn.attention.core.head_layout import broadcast_size
 from recsys_attn.checks import require_positive, unknown_name
-from recsys_attn.tensors import Config, Tensor
+from recsys_attn.tensors import Tensor
 
 
 @COMPRESSORS.register("segments")
@@ -83,9 +83,6 @@ class Segments(Compressor):
 
     def count(self, length: int | None) -> int | None:
         return self.summaries
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "summaries": self.summaries, "kind": self.kind}
 
 
 def _mean(x: Tensor, runs: Tensor, sizes: Tensor) -> Tensor:

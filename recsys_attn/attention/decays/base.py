@@ -7,7 +7,7 @@ from keras import ops
 from recsys_attn.attention.core.head_layout import swap_heads
 from recsys_attn.layer import Layer
 from recsys_attn.registry import Registry
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 LEAST = -5.0  # the logarithm of the least share, 0.0067: sums of a chunk stay within float32
 
@@ -60,9 +60,6 @@ class Decay(Layer):
             return logarithms
         real = ops.cast(key_mask, "bool")[:, None, :, None]
         return ops.where(real, logarithms, 0.0)
-
-    def get_config(self) -> Config:
-        return super().get_config()  # Keras' own refuses a dtype policy that is an object
 
 
 DECAYS = Registry("a decay", "decays", Decay)

@@ -9,7 +9,7 @@ from keras import ops
 from recsys_attn.attention.decays.base import DECAYS, Decay, known_heads
 from recsys_attn.checks import require_bool, require_number
 from recsys_attn.initializers import blockwise
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @DECAYS.register("gate", channel_gate={"per_channel": True})
@@ -82,11 +82,3 @@ class ForgetGate(Decay):
         kernel, bias = (ops.cast(weight, "float32") for weight in (self.kernel, self.bias))
         logits = ops.einsum("bnsh,nhu->bnsu", key, kernel) + bias
         return ops.log_sigmoid(logits) / self.temperature
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "per_channel": self.per_channel,
-            "enters": self.enters,
-            "temperature": self.temperature,
-        }

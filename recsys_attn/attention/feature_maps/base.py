@@ -10,7 +10,7 @@ from recsys_attn.attention.core.head_layout import head_sizes, swap_heads
 from recsys_attn.attention.core.masks import Masks
 from recsys_attn.layer import Layer
 from recsys_attn.registry import Registry
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 # Below every exponent, and far enough from overflow for a subtraction.
 _NEVER = float(np.finfo("float32").min / 2)
@@ -122,9 +122,6 @@ class FeatureMap(Layer):
             keras.KerasTensor((batch, heads, queries, features), dtype="float32"),
             keras.KerasTensor((key_batch, heads, keys, features), dtype="float32"),
         )
-
-    def get_config(self) -> Config:
-        return super().get_config()  # Keras' own refuses a dtype policy that is an object
 
 
 FEATURE_MAPS = Registry("a feature map", "feature_maps", FeatureMap)

@@ -9,7 +9,7 @@ from keras import ops
 from recsys_attn.attention.feature_maps.base import FEATURE_MAPS, stable_exp
 from recsys_attn.attention.feature_maps.random_features import RandomFeatures
 from recsys_attn.checks import require_bool, unknown_name
-from recsys_attn.tensors import Config, Tensor
+from recsys_attn.tensors import Tensor
 
 _KERNELS = ("relu", "softmax")
 _EPSILON = {"relu": 1e-3, "softmax": 1e-6}  # added to every feature, so that no sum is zero
@@ -111,10 +111,3 @@ class Favor(RandomFeatures):
     def _relu(self, x: Tensor) -> Tensor:
         projected = ops.matmul(x * self.features**-0.5, self.projection)
         return ops.relu(projected) + _EPSILON["relu"]
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "kernel": self.kernel,
-            "regularized": self.regularized,
-        }

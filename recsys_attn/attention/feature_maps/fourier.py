@@ -11,7 +11,7 @@ from recsys_attn.attention.core.normalise import unit
 from recsys_attn.attention.feature_maps.base import FEATURE_MAPS
 from recsys_attn.attention.feature_maps.random_features import RandomFeatures
 from recsys_attn.checks import require_number
-from recsys_attn.tensors import Config, Tensor
+from recsys_attn.tensors import Tensor
 
 # A mean of so many features cannot be distinguished from zero below this.
 _NOISE = 0.01
@@ -73,6 +73,3 @@ class Fourier(RandomFeatures):
         angles = ops.matmul(unit(query) / self.sigma, self.projection)
         waves = ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
         return waves * self.features**-0.5
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "sigma": self.sigma}

@@ -9,7 +9,7 @@ from keras import ops
 
 from recsys_attn.attention.feature_maps.base import FeatureMap
 from recsys_attn.checks import require_bool, require_positive
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 class RandomFeatures(FeatureMap):
@@ -123,11 +123,3 @@ class RandomFeatures(FeatureMap):
             vectors = rotations * ops.sign(diagonals)[:, None]
             vectors *= size**0.5 if self.regularized else ops.norm(lengths, axis=1, keepdims=True)
         return ops.reshape(ops.swapaxes(vectors, 0, 1), (size, groups * size))[:, : self.features]
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "features": self.features,
-            "orthogonal": self.orthogonal,
-            "redraw_every": self.redraw_every,
-        }

@@ -13,7 +13,7 @@ from keras import ops
 from recsys_attn.attention.gates.base import GATES, require_known_heads
 from recsys_attn.checks import require_not_negative, require_number
 from recsys_attn.layer import Layer
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 _EPSILON = 1e-6  # the logit of the noise is infinite at 0 and 1
 
@@ -146,13 +146,3 @@ class HardConcrete(Layer):
 
     def compute_output_shape(self, heads_shape: Shape, inputs_shape: Shape | None = None) -> Shape:
         return heads_shape
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "penalty": self.penalty,
-            "temperature": self.temperature,
-            "stretch": list(self.stretch),
-            "initial": self.initial,
-            "seed": self.seed,
-        }

@@ -93,11 +93,3 @@ class OutputGate(Layer):
 
     def compute_output_shape(self, heads_shape: Shape, inputs_shape: Shape) -> Shape:
         return heads_shape
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "activation": self.activation,
-            "per_channel": self.per_channel,
-            "normalise": self.normalise,
-        }

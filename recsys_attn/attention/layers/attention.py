@@ -11,8 +11,7 @@ from recsys_attn.attention import presets
 from recsys_attn.attention.core.head_layout import broadcast_batch
 from recsys_attn.attention.layers.call_arguments import checked_shapes, masks_of_call
 from recsys_attn.layer import Layer, build_part
-from recsys_attn.serialization import serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -134,6 +133,3 @@ class Attention(Layer):
         return output, keras.tree.map_structure(
             lambda x: keras.KerasTensor((x.shape[0], *x.shape[2:]), dtype=x.dtype), weights
         )
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "mechanism": serialize(self.mechanism)}

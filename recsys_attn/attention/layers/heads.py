@@ -11,8 +11,7 @@ from recsys_attn.attention import gates, presets
 from recsys_attn.attention.core.masks import Masks
 from recsys_attn.attention.disagreement import get_disagreement
 from recsys_attn.layer import Layer, build_part
-from recsys_attn.serialization import serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -91,11 +90,3 @@ class Heads(Layer):
     def gated(self, output: Tensor, inputs: Tensor) -> Tensor:
         """Applies the gate to the output of each head."""
         return output if self.gate is None else self.gate(output, inputs)
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "mechanism": serialize(self.mechanism),
-            "gate": serialize(self.gate),
-            "disagreement": serialize(self.disagreement),
-        }

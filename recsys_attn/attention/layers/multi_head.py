@@ -376,12 +376,8 @@ class MultiHeadAttention(Layer):
             **super().get_config(),
             "num_heads": head_count(self.key_heads),
             "head_dim": size_pair(self.head_dim, self.value_dim),
-            "mechanism": heads["mechanism"],
-            "value": self.value,
-            "activation": keras.activations.serialize(self.activation),
             "gate": heads["gate"],
             "disagreement": heads["disagreement"],
-            "use_bias": self.use_bias,
         }
 
 

@@ -170,10 +170,4 @@ class AttentionPooling(Layer):
         return outputs if return_weights else outputs[0]
 
     def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "mechanism": serialize(self.attention.mechanism),
-            "num_queries": self.num_queries,
-            "num_heads": self.num_heads,
-            "head_dim": self.head_dim,
-        }
+        return {**super().get_config(), "mechanism": serialize(self.attention.mechanism)}

@@ -9,8 +9,8 @@ from keras import ops
 
 from recsys_attn.checks import require_mask_of, require_positive
 from recsys_attn.layer import Layer, build_part
-from recsys_attn.serialization import layer_of, serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.serialization import layer_of
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -112,10 +112,3 @@ class PrependTokens(Layer):
             return output
         tokens_shape = (inputs.shape[0], self.count, inputs.shape[-1])
         return output, keras.KerasTensor(tokens_shape, dtype=self.compute_dtype)
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "count": self.count,
-            "attention": serialize(self.attention),
-        }

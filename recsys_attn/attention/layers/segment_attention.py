@@ -12,8 +12,8 @@ from recsys_attn.attention.layers.call_arguments import checked_shapes, masks_of
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.checks import is_whole
 from recsys_attn.layer import Layer, build_part
-from recsys_attn.serialization import deserialize, serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.serialization import deserialize
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -148,9 +148,6 @@ class SegmentAttention(Layer):
         if not return_weights:
             return output
         return output, self.mechanism.weights_spec((batch, *query[1:]), (batch, *key[1:]))
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "attention": serialize(self.attention)}
 
 
 def _same(query_segments: Any, key_segments: Any) -> Tensor:

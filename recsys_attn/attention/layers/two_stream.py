@@ -13,8 +13,8 @@ from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.blocks.residuals import Reversible
 from recsys_attn.checks import require_mask_of
 from recsys_attn.layer import Layer, build_part
-from recsys_attn.serialization import deserialize, serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.serialization import deserialize
+from recsys_attn.tensors import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="recsys_attn")
@@ -153,9 +153,6 @@ class TwoStreamEncoder(Layer):
         batch, length, width = inputs.shape
         shape = (batch, len(self.encoder.applied), length, width)
         return (*outputs, keras.KerasTensor(shape, dtype=self.compute_dtype))
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "encoder": serialize(self.encoder)}
 
 
 def _require_pairs(attention: Any) -> None:

@@ -22,7 +22,7 @@ from recsys_attn.attention.mechanisms.contract import require_contract
 from recsys_attn.backend.tracing import is_traced
 from recsys_attn.layer import Layer, is_users, layers_in, require_tensors
 from recsys_attn.registry import Registry
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 class Mechanism(Layer):
@@ -342,9 +342,6 @@ class Mechanism(Layer):
     def weights_spec(self, query_shape: Shape, key_shape: Shape) -> Any:
         """Returns the symbolic form of the weights, for queries (B, T, N, H) and keys."""
         return keras.KerasTensor(logits_shape(query_shape, key_shape), dtype=self.compute_dtype)
-
-    def get_config(self) -> Config:
-        return super().get_config()  # Keras' own refuses a dtype policy that is an object
 
 
 MECHANISMS = Registry(

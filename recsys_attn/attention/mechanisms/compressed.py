@@ -20,8 +20,7 @@ from recsys_attn.attention.weightings.base import build_weighting, weights_of
 from recsys_attn.backend.dropout import Dropout
 from recsys_attn.checks import require_bool, require_share
 from recsys_attn.layer import build_part
-from recsys_attn.serialization import serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @MECHANISMS.register("compressed")
@@ -234,16 +233,6 @@ class Compressed(Mechanism):
     def shares_query_and_key(self) -> bool:
         """Whether queries and keys have one projection."""
         return self.score.shares_query_and_key
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "compressor": serialize(self.compressor),
-            "score": serialize(self.score),
-            "weighting": serialize(self.weighting),
-            "causal": self.causal,
-            "dropout": self.dropout.rate,
-        }
 
 
 def _seen(rows: Tensor, ends: Tensor) -> Tensor:

@@ -26,8 +26,7 @@ from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.backend.dropout import Dropout
 from recsys_attn.checks import require_bool, require_share
 from recsys_attn.layer import build_part
-from recsys_attn.serialization import serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 def attention(
@@ -299,18 +298,6 @@ class Dense(Mechanism):
     def uses_key(self) -> bool:
         """Whether it uses the content of the keys."""
         return self.score.uses_key
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "score": serialize(self.score),
-            "pattern": serialize(self.pattern),
-            "weighting": serialize(self.weighting),
-            "dropout": self.dropout.rate,
-            "pair_values": serialize(self.pair_values),
-            "place_bias": serialize(self.place_bias),
-            "next_positions": self.next_positions,
-        }
 
 
 def _following(query: Tensor, key: Tensor, masks: Masks) -> PlacesAndTimes:

@@ -17,7 +17,7 @@ from recsys_attn.attention.weightings.softmax import masked_softmax
 from recsys_attn.backend.dropout import Dropout
 from recsys_attn.checks import require_bool, require_share
 from recsys_attn.masked_mean import masked_mean
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @MECHANISMS.register("disentangled")
@@ -117,6 +117,3 @@ class Disentangled(Mechanism):
             "elsewhere (candidates, tasks, learned queries) would depend on each other. Use the "
             "mechanism Dense"
         )
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "scale": self.scale, "dropout": self.dropout.rate}

@@ -30,8 +30,7 @@ from recsys_attn.attention.weightings.softmax import NEVER, masked_softmax
 from recsys_attn.backend.dropout import Dropout
 from recsys_attn.checks import require_share
 from recsys_attn.layer import build_part
-from recsys_attn.serialization import serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 class Grouped(Mechanism):
@@ -198,15 +197,6 @@ class Grouped(Mechanism):
     def shares_query_and_key(self) -> bool:
         """Whether queries and keys have one projection."""
         return self.router.shares_query_and_key or self.score.shares_query_and_key
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "router": serialize(self.router),
-            "score": serialize(self.score),
-            "pattern": serialize(self.pattern),
-            "dropout": self.dropout.rate,
-        }
 
 
 def with_pairs(groups: Groups, batch: Tensor, masks: Masks) -> Groups:

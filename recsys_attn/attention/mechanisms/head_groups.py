@@ -13,7 +13,6 @@ from recsys_attn.attention.core.weights import dense_weights
 from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism, with_presets
 from recsys_attn.checks import require_positive
 from recsys_attn.layer import build_part
-from recsys_attn.serialization import serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -218,11 +217,8 @@ class HeadGroups(Mechanism):
         )
 
     def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "mechanisms": [serialize(mechanism) for mechanism in self.mechanisms],
-            "heads": None if self.group_sizes is None else list(self.group_sizes),
-        }
+        heads = None if self.group_sizes is None else list(self.group_sizes)
+        return {**super().get_config(), "heads": heads}
 
 
 def _of_heads(masks: Masks, part: slice) -> Masks:

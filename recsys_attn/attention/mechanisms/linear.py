@@ -18,8 +18,7 @@ from recsys_attn.attention.core.masks import Masks
 from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.layer import build_part
-from recsys_attn.serialization import serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 class LinearState(NamedTuple):
@@ -253,15 +252,6 @@ class Linear(Mechanism):
     def is_causal(self) -> bool:
         """Whether no query sees an event after it."""
         return self.causal
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "feature_map": serialize(self.feature_map),
-            "causal": self.causal,
-            "chunk": self.chunk,
-            "decay": serialize(self.decay),
-        }
 
 
 def _summed(

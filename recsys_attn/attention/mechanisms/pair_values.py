@@ -13,7 +13,7 @@ from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.layer import Layer
 from recsys_attn.registry import Registry
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 class PairValues(Layer):
@@ -158,6 +158,3 @@ class TimeIntervalValues(PairValues):
     ) -> Tensor:
         positions = query_positions, key_positions
         return intervals(query, key, allowed, *positions, longest=self.max_interval)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "max_interval": self.max_interval}

@@ -25,7 +25,7 @@ from recsys_attn.attention.routers.base import Router
 from recsys_attn.attention.routers.group_layout import between
 from recsys_attn.attention.scores.position_tables import keys_within
 from recsys_attn.checks import require_bool
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @MECHANISMS.register("routed")
@@ -175,9 +175,6 @@ class Routed(Grouped):
     def weights_on_request(self) -> bool:
         """Whether it returns `SparseWeights` when asked for weights."""
         return type(self.router).shares is not Router.shares
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "global_projections": self.global_projections}
 
     def as_cross_attention(self) -> Lookup:
         """Returns a `Lookup` with the same parts, which refuses a causal router."""

@@ -43,10 +43,9 @@ from recsys_attn.attention.routers.random_routes import (
     marks_of_plans,
     plans,
     require_seed_of_each,
-    seed_config,
 )
 from recsys_attn.checks import require_not_negative, require_positive
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 class _Cut(NamedTuple):
@@ -373,12 +372,6 @@ class Blocks(Router):
     def take_heads(self, kept: Sequence[int]) -> None:
         if isinstance(self.seed, tuple):
             self.seed = tuple(self.seed[head] for head in kept)
-
-    def get_config(self) -> Config:
-        names = ("size", "before", "after", "first", "last", "random")
-        config = {name: getattr(self, name) for name in names}
-        config["seed"] = seed_config(self.seed)
-        return {**super().get_config(), **config, "tokens": list(self.tokens)}
 
 
 def _of_batch(x: Tensor, batch: Tensor) -> Tensor:

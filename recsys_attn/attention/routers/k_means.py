@@ -14,7 +14,7 @@ from recsys_attn.attention.routers.groups import Groups
 from recsys_attn.attention.routers.sorted_buckets import SortedBuckets
 from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.checks import require_bool, require_positive, require_share
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 _EPSILON = 1e-6
 
@@ -235,10 +235,6 @@ class KMeans(Router):
         batch, heads, clusters, window = ops.shape(rows)
         share = ops.reshape(share, (batch * clusters, window, heads))
         return [ops.transpose(share, (0, 2, 1))]
-
-    def get_config(self) -> Config:
-        names = ("clusters", "window", "decay", "causal")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 def _sides(x: Tensor, mask: Tensor | None) -> list[tuple[Tensor, Tensor]]:

@@ -18,7 +18,7 @@ from recsys_attn.attention.routers.group_layout import (
 from recsys_attn.attention.routers.groups import Groups
 from recsys_attn.attention.routers.sorted_buckets import SortedBuckets
 from recsys_attn.checks import require_bool, require_positive
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @ROUTERS.register("lsh")
@@ -188,7 +188,3 @@ class Lsh(Router):
     @property
     def _sorted(self) -> SortedBuckets:
         return SortedBuckets(self.size, self.buckets, self.rounds, self.causal)
-
-    def get_config(self) -> Config:
-        names = ("size", "buckets", "rounds", "causal")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

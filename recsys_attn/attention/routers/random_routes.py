@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from keras import ops
@@ -78,8 +77,3 @@ def marks_of_plans(blocks: Tensor, drawn: Tensor) -> Tensor:
     found = taken(blocks, ops.transpose(drawn, (0, 2, 1, 3)))
     batch, count, heads, number, _ = ops.shape(found)
     return ops.reshape(found, (batch, count, heads, number * size))
-
-
-def seed_config(seed: Seed) -> int | Sequence[int]:
-    """Returns a seed as JSON has it."""
-    return list(seed) if isinstance(seed, tuple) else seed

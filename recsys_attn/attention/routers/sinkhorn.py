@@ -17,7 +17,7 @@ from recsys_attn.attention.routers.groups import Groups
 from recsys_attn.attention.routers.pair_lists import every_pair
 from recsys_attn.checks import require_bool, require_number, require_positive
 from recsys_attn.initializers import blockwise
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 _TINY = 1e-6  # a mixture with a smaller share of real tokens is padding
 
@@ -266,10 +266,6 @@ class Sinkhorn(Router):
         queries = length if own[-1] != self.size else own[0]
         # The last block may be padded; so may the keys of no sequence.
         return every_pair(pairs[:, :, :queries, :length])
-
-    def get_config(self) -> Config:
-        names = ("size", "iterations", "temperature", "length", "causal")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 def _mixed(sort: Tensor, blocks: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from recsys_attn.attention.core.head_layout import head_sizes, per_head
 from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @SCORES.register("additive")
@@ -60,6 +60,3 @@ class Additive(Score):
         keys = per_head(key, self.key_kernel)  # (B, N, S, U)
         hidden = ops.tanh(ops.expand_dims(queries, 3) + ops.expand_dims(keys, 2))
         return ops.sum(hidden * self.vector, axis=-1)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "units": self.units}

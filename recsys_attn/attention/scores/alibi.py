@@ -8,7 +8,7 @@ from keras import ops
 from recsys_attn.attention.core.head_layout import head_sizes
 from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.attention.scores.position_tables import distances, spread
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @SCORES.register("alibi")
@@ -65,9 +65,6 @@ class Alibi(Score):
         distance = ops.abs(distances(query, key, query_positions, key_positions))
         logits = -self.slopes[:, None, None] * ops.cast(distance, "float32")
         return spread(ops.cast(logits, self.compute_dtype), query, key)
-
-    def get_config(self) -> Config:
-        return super().get_config()  # Keras' own refuses a dtype policy that is an object
 
 
 def _slopes(heads: int) -> list[float]:

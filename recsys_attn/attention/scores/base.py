@@ -12,8 +12,7 @@ from recsys_attn.attention.core.head_layout import logits_shape
 from recsys_attn.attention.core.positions import PlacesAndTimes
 from recsys_attn.layer import Layer, build_part
 from recsys_attn.registry import Registry
-from recsys_attn.serialization import serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 class Score(Layer):
@@ -183,9 +182,6 @@ class Several(Score):
 
     def positions(self, both: PlacesAndTimes) -> PlacesAndTimes:
         return both
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "scores": [serialize(score) for score in self.scores]}
 
 
 @SCORES.register("sum")

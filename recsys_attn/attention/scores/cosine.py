@@ -10,7 +10,7 @@ from recsys_attn.attention.core.head_layout import dot_products, head_sizes, req
 from recsys_attn.attention.core.normalise import unit
 from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.checks import require_number
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @SCORES.register("cosine")
@@ -49,6 +49,3 @@ class Cosine(Score):
         query = ops.cast(unit(query, 1 / self.temperature), self.compute_dtype)
         key = ops.cast(unit(key), self.compute_dtype)
         return dot_products(query, key)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "temperature": self.temperature}

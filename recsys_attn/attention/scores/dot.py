@@ -8,7 +8,7 @@ from typing import Any
 from recsys_attn.attention.core.head_layout import dot_products, head_sizes, require_equal_sizes
 from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.checks import require_bool
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @SCORES.register("dot", scaled_dot={"scale": True})
@@ -64,6 +64,3 @@ class Dot(Score):
         if self.scale:
             query = query * query.shape[-1] ** -0.5
         return dot_products(query, key)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "scale": self.scale, "query_bias": self.query_bias}

@@ -17,7 +17,7 @@ from recsys_attn.attention.scores.position_tables import (
 from recsys_attn.backend.head_tables import read
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @SCORES.register("factorised_dense_synthesizer")
@@ -119,9 +119,6 @@ class FactorisedDenseSynthesizer(Score):
         products = ops.reshape(products, (*ops.shape(first)[:3], self.most_keys))
         return spread(read_last(products, columns[:, :, None]), query, key)
 
-    def get_config(self) -> Config:
-        return {**super().get_config(), "length": self.length, "factor": self.factor}
-
 
 @SCORES.register("factorised_random_synthesizer")
 class FactorisedRandomSynthesizer(Score):
@@ -190,6 +187,3 @@ class FactorisedRandomSynthesizer(Score):
         rows, columns = places_within(self.most_keys, query, key, query_positions, key_positions)
         of_keys = ops.swapaxes(read(self.columns, columns), 2, 3)  # (B or 1, N, rank, S)
         return spread(batched_matmul(read(self.rows, rows), of_keys), query, key)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "length": self.length, "rank": self.rank}

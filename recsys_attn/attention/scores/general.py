@@ -18,7 +18,7 @@ from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool
 from recsys_attn.initializers import blockwise
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @SCORES.register("general")
@@ -71,10 +71,3 @@ class General(Score):
         if self.use_bias:
             hidden = hidden + self.bias[:, None]
         return dot_products(query, swap_heads(self.activation(hidden)))
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "activation": keras.activations.serialize(self.activation),
-            "use_bias": self.use_bias,
-        }

@@ -13,7 +13,7 @@ from recsys_attn.attention.scores.position_tables import spread
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @SCORES.register("key_only")
@@ -71,6 +71,3 @@ class KeyOnly(Score):
         hidden = self._activate(per_head(key, self.kernel) + self.bias[:, None])  # (B, N, S, U)
         logits = ops.sum(hidden * self.vector, axis=-1)
         return spread(logits[:, :, None], query, key)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "units": self.units, "activation": self.activation}

@@ -14,7 +14,7 @@ from recsys_attn.attention.scores.position_tables import (
 )
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @SCORES.register("location")
@@ -83,6 +83,3 @@ class Location(Score):
     ) -> Tensor:
         _, columns = places_within(self.most_keys, query, key, query_positions, key_positions)
         return spread(project_at(query, self.kernel, None, columns), query, key)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "length": self.length}

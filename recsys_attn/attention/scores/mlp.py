@@ -18,7 +18,7 @@ from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.blocks import activations
 from recsys_attn.blocks.mlp import Mlp as MlpBlock
 from recsys_attn.checks import require_sizes
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @SCORES.register("mlp")
@@ -95,10 +95,3 @@ class Mlp(Score):
         product = batched_matmul(key, flat)  # (B, N, S, T * U)
         product = ops.reshape(product, (*ops.shape(product)[:3], queries, units))
         return product + ops.expand_dims(per_query, 2)
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "units": list(self.units),
-            "activation": self.activation,
-        }

@@ -11,7 +11,7 @@ from recsys_attn.attention.core.head_layout import head_sizes
 from recsys_attn.attention.scores.base import SCORES
 from recsys_attn.attention.scores.wrapper import Wrapper
 from recsys_attn.checks import unknown_name
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 _NORMS = {
     "rms": keras.layers.RMSNormalization,
@@ -80,6 +80,3 @@ class QkNorm(Wrapper):
         for name, norm in self.norms.items():
             given[name] = ops.cast(norm(given[name]), self.compute_dtype)
         return given["query"], given["key"]
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "norm": self.norm}

@@ -13,7 +13,7 @@ from recsys_attn.attention.scores.position_tables import distances, spread
 from recsys_attn.backend.head_tables import read
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.initializers import blockwise
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @SCORES.register("relative_buckets")
@@ -125,11 +125,3 @@ class RelativeBuckets(Score):
         buckets = ops.take(self._buckets, distance + self.max_distance, axis=0)
         logits = ops.cast(read(self.table, buckets), self.compute_dtype)
         return spread(logits, query, key)
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "num_buckets": self.num_buckets,
-            "max_distance": self.max_distance,
-            "bidirectional": self.bidirectional,
-        }

@@ -13,7 +13,7 @@ from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.attention.scores.position_tables import distances, read_last, spread
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.initializers import blockwise
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @SCORES.register("relative_dot")
@@ -122,14 +122,6 @@ class RelativeDot(Score):
         waves = ops.take(self._waves, ops.clip(distance, -reach, reach) + reach, axis=0)
         places = ops.matmul(ops.cast(waves, self.compute_dtype), self.kernel)  # (N, R, H)
         return per_head(query, ops.swapaxes(places, 1, 2))
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "max_distance": self.max_distance,
-            "scale": self.scale,
-            "units": self.units,
-        }
 
 
 def _skewed(x: Tensor) -> Tensor:

@@ -14,8 +14,7 @@ from recsys_attn.attention.scores.qk_norm import QkNorm
 from recsys_attn.attention.scores.wrapper import nested
 from recsys_attn.checks import require_bool, require_number
 from recsys_attn.layer import build_part
-from recsys_attn.serialization import serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @SCORES.register("rotary")
@@ -118,11 +117,3 @@ class Rotary(Score):
         )
         turned = ops.reshape(turned, (*ops.shape(turned)[:3], size))
         return ops.cast(turned, self.compute_dtype)
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "score": serialize(self.score),
-            "base": self.base,
-            "interleaved": self.interleaved,
-        }

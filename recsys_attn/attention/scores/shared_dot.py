@@ -11,7 +11,7 @@ from recsys_attn.attention.core.normalise import unit
 from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.attention.scores.position_tables import distances
 from recsys_attn.checks import require_bool, require_number
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @SCORES.register("shared_dot")
@@ -82,10 +82,3 @@ class SharedDot(Score):
         lowest = -3e4 if self.compute_dtype == "float16" else self.self_penalty
         penalty = max(self.self_penalty, lowest)
         return logits + ops.cast(itself, self.compute_dtype) * penalty
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "scale": self.scale,
-            "self_penalty": self.self_penalty,
-        }

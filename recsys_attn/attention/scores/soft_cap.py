@@ -10,7 +10,7 @@ from recsys_attn.attention.scores.base import SCORES
 from recsys_attn.attention.scores.shared_dot import SharedDot
 from recsys_attn.attention.scores.wrapper import Wrapper, nested
 from recsys_attn.checks import require_number
-from recsys_attn.tensors import Config, Tensor
+from recsys_attn.tensors import Tensor
 
 
 @SCORES.register("soft_cap")
@@ -61,6 +61,3 @@ class SoftCap(Wrapper):
 
     def changed(self, logits: Tensor) -> Tensor:
         return self.cap * ops.tanh(logits / self.cap)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "cap": self.cap}

@@ -18,7 +18,7 @@ from recsys_attn.attention.scores.position_tables import (
 from recsys_attn.backend.head_tables import read
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.initializers import blockwise
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @SCORES.register("dense_synthesizer")
@@ -98,9 +98,6 @@ class DenseSynthesizer(Score):
         logits = project_at(swap_heads(hidden), self.kernel, self.bias, columns)
         return spread(logits, query, key)
 
-    def get_config(self) -> Config:
-        return {**super().get_config(), "length": self.length, "units": self.units}
-
 
 @SCORES.register("random_synthesizer")
 class RandomSynthesizer(Score):
@@ -172,6 +169,3 @@ class RandomSynthesizer(Score):
         rows, columns = pairs(*places_within(length, query, key, query_positions, key_positions))
         flat = ops.reshape(self.table, (heads, length * length))
         return spread(read(flat, rows * length + columns), query, key)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "length": self.length}

@@ -11,7 +11,7 @@ from recsys_attn.attention.core.head_layout import head_sizes
 from recsys_attn.attention.scores.base import SCORES
 from recsys_attn.attention.scores.wrapper import Wrapper
 from recsys_attn.checks import require_number
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @SCORES.register("temperature")
@@ -69,6 +69,3 @@ class Temperature(Wrapper):
     def changed(self, logits: Tensor) -> Tensor:
         temperature = ops.maximum(ops.exp(self.log_temperature), self.least)
         return logits * ops.cast(1 / temperature, logits.dtype)[:, None, None]
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "initial": self.initial, "least": self.least}

@@ -12,7 +12,7 @@ from recsys_attn.attention.scores.position_tables import distances, spread
 from recsys_attn.backend.head_tables import read
 from recsys_attn.checks import require_number, require_positive
 from recsys_attn.initializers import blockwise
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 def buckets_of_times(times: Tensor, num_buckets: int, step: float) -> Tensor:
@@ -102,6 +102,3 @@ class TimeBuckets(Score):
         buckets = buckets_of_times(apart, self.num_buckets, self.step)
         logits = ops.cast(read(self.table, buckets), self.compute_dtype)
         return spread(logits, query, key)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "num_buckets": self.num_buckets, "step": self.step}

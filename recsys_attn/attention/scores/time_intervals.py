@@ -11,7 +11,7 @@ from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.attention.scores.position_tables import distances, read_last, spread
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.initializers import blockwise
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 _FAR = 2**31 - 1
 
@@ -116,6 +116,3 @@ class TimeIntervals(Score):
         positions = query_positions, key_positions
         apart = intervals(query, key, allowed, *positions, longest=self.max_interval)
         return spread(read_last(per_head(query, self.kernel), apart), query, key)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "max_interval": self.max_interval, "scale": self.scale}

@@ -8,8 +8,7 @@ from typing import Any
 from recsys_attn.attention.core.positions import PlacesAndTimes
 from recsys_attn.attention.scores.base import SCORES, Score, logits_of
 from recsys_attn.layer import build_part
-from recsys_attn.serialization import serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 class Wrapper(Score):
@@ -89,9 +88,6 @@ class Wrapper(Score):
 
     def positions(self, both: PlacesAndTimes) -> PlacesAndTimes:
         return both
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "score": serialize(self.score)}
 
 
 def nested(score: Score) -> Iterator[Score]:

@@ -6,7 +6,7 @@ from keras import ops
 
 from recsys_attn.layer import Layer, build_part
 from recsys_attn.registry import Registry
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 class Weighting(Layer):
@@ -51,9 +51,6 @@ class Weighting(Layer):
 
     def compute_output_shape(self, logits_shape: Shape) -> Shape:
         return logits_shape
-
-    def get_config(self) -> Config:
-        return super().get_config()  # Keras' own refuses a dtype policy that is an object
 
 
 WEIGHTINGS = Registry("a weighting", "weightings", Weighting)

@@ -9,7 +9,7 @@ from keras import ops
 from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting
 from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.checks import require_number
-from recsys_attn.tensors import Config, Tensor
+from recsys_attn.tensors import Tensor
 
 _HALVINGS = 25  # the precision of float32 between 0 and 1
 
@@ -85,9 +85,6 @@ class Entmax(Weighting):
         """Returns the derivative of `_power`."""
         exponent = 1 / (self.alpha - 1)
         return exponent * _positive_power(x, exponent - 1)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "alpha": self.alpha}
 
 
 def _positive_power(x: Tensor, exponent: float) -> Tensor:

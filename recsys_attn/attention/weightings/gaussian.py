@@ -16,8 +16,7 @@ from recsys_attn.attention.weightings.base import (
 )
 from recsys_attn.checks import require_number, require_positive
 from recsys_attn.initializers import blockwise
-from recsys_attn.serialization import serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @WEIGHTINGS.register("gaussian")
@@ -120,11 +119,3 @@ class Gaussian(Weighting):
 
     def compute_output_shape(self, logits_shape: Shape, query_shape: Shape | None = None) -> Shape:
         return logits_shape
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "weighting": serialize(self.weighting),
-            "width": self.width,
-            "units": self.units,
-        }

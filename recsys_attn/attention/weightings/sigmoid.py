@@ -8,7 +8,7 @@ from keras import ops
 
 from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting
 from recsys_attn.checks import require_number
-from recsys_attn.tensors import Config, Tensor
+from recsys_attn.tensors import Tensor
 
 
 @WEIGHTINGS.register("sigmoid")
@@ -50,6 +50,3 @@ class Sigmoid(Weighting):
         if allowed is not None:
             weights = weights * ops.cast(allowed, "float32")
         return ops.cast(weights, self.compute_dtype)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "bias": self.bias}

@@ -8,7 +8,7 @@ from keras import ops
 
 from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting, everywhere
 from recsys_attn.checks import require_positive
-from recsys_attn.tensors import Config, Tensor
+from recsys_attn.tensors import Tensor
 
 
 @WEIGHTINGS.register("silu")
@@ -57,6 +57,3 @@ class Silu(Weighting):
         if length is None:
             length = ops.maximum(ops.sum(mask, axis=-1, keepdims=True), 1.0)
         return ops.cast(ops.silu(logits) * mask / length, self.compute_dtype)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "length": self.length}

@@ -13,8 +13,7 @@ from recsys_attn.attention.weightings.base import (
     heads_of,
     weights_of,
 )
-from recsys_attn.serialization import serialize
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @WEIGHTINGS.register("talking_heads")
@@ -77,9 +76,6 @@ class TalkingHeads(Weighting):
 
     def compute_output_shape(self, logits_shape: Shape, query_shape: Shape | None = None) -> Shape:
         return logits_shape
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "weighting": serialize(self.weighting)}
 
 
 def _mix(x: Tensor, kernel: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from keras import ops
 from recsys_attn.attention.weightings.base import WEIGHTINGS, Weighting, everywhere
 from recsys_attn.attention.weightings.softmax import NEVER, masked_softmax
 from recsys_attn.checks import require_positive
-from recsys_attn.tensors import Config, Tensor
+from recsys_attn.tensors import Tensor
 
 
 @WEIGHTINGS.register("top_k")
@@ -55,6 +55,3 @@ class TopK(Weighting):
         chosen = candidates >= largest[..., -1:]
         weights = masked_softmax(logits, ops.logical_and(allowed, chosen))
         return ops.cast(weights, self.compute_dtype)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "k": self.k}

@@ -101,7 +101,7 @@ class AxialPositions(CountedPositions):
         return inputs + ops.cast(vectors, inputs.dtype)
 
     def get_config(self) -> Config:
-        config = {**super().get_config(), "shape": self.shape, "sum": self.sum}
+        config = super().get_config()
         config.pop("length")  # it is that of the shape
         return config
 

@@ -188,6 +188,3 @@ class CountedPositions(EventPositions):
             present = ops.flip(present, axis=1)
         places = ops.cumsum(present, axis=1) - present
         return ops.flip(places, axis=1) if self.from_end else places
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "length": self.length, "from_end": self.from_end}

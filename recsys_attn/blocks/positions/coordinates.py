@@ -9,7 +9,7 @@ from keras import ops
 
 from recsys_attn.blocks.positions.base import POSITIONS, CountedPositions
 from recsys_attn.checks import is_whole, require_bool, require_mask_of
-from recsys_attn.tensors import Config, Shape, Tensor
+from recsys_attn.tensors import Shape, Tensor
 
 
 @POSITIONS.register("coordinates")
@@ -130,9 +130,6 @@ class CoordinatePositions(CountedPositions):
     ) -> Tensor:
         self._check_times(times, inputs)
         return super().compute_output_spec(inputs, present, mask)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "gaps": self.gaps}
 
 
 def _gaps(times: Tensor, present: Tensor | None) -> Tensor:

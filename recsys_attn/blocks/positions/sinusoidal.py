@@ -9,7 +9,7 @@ from keras import ops
 
 from recsys_attn.blocks.positions.base import POSITIONS, EventPositions
 from recsys_attn.checks import require_bool, require_number
-from recsys_attn.tensors import Config, Tensor
+from recsys_attn.tensors import Tensor
 
 
 @POSITIONS.register("sinusoidal")
@@ -88,11 +88,3 @@ class SinusoidalPositions(EventPositions):
         if self.scale is not None:
             waves = waves * self.scale
         return inputs + ops.cast(waves, inputs.dtype)
-
-    def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "interleaved": self.interleaved,
-            "base": self.base,
-            "scale": self.scale,
-        }
