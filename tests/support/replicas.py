@@ -1,6 +1,6 @@
 """Optimizers on one device and on two replicas, in a process that has two.
 
-python -m tests.support.replicas FILE.npz
+python -m tests.support.replicas FILE.npz NAME
 
 TensorFlow makes logical devices only before it starts, so this is a process of its own.
 """
@@ -27,9 +27,9 @@ STEPS, BATCH = 5, 6
 DEVICES = ("one", "two")
 
 
-def in_a_process(path: Path) -> dict[str, np.ndarray]:
-    """By optimizer, device and place among all weights and slots, the values after training."""
-    command = [sys.executable, "-m", __name__, str(path)]
+def in_a_process(path: Path, name: str) -> dict[str, np.ndarray]:
+    """By device and place among all weights and slots, the values after training."""
+    command = [sys.executable, "-m", __name__, str(path), name]
     subprocess.run(
         command, check=True, cwd=ROOT, env=environment("tensorflow"), capture_output=True
     )
@@ -91,7 +91,7 @@ def train(strategy: Any, make: Callable[[], Any]) -> dict[str, np.ndarray]:
     return {"whole": np.array(len(whole)), **{str(i): w for i, w in enumerate(weights)}}
 
 
-def main(path: str) -> None:
+def main(path: str, name: str) -> None:
     (processor,) = tf.config.list_physical_devices("CPU")
     two = [tf.config.LogicalDeviceConfiguration()] * 2
     tf.config.set_logical_device_configuration(processor, two)
@@ -101,13 +101,12 @@ def main(path: str) -> None:
         tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
     )
     found = {
-        f"{name}/{device}/{key}": array
+        f"{device}/{key}": array
         for device, strategy in zip(DEVICES, strategies, strict=True)
-        for name, make in MAKERS.items()
-        for key, array in train(strategy, make).items()
+        for key, array in train(strategy, MAKERS[name]).items()
     }
     np.savez(path, **found)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
