@@ -11,6 +11,7 @@ from recsys_attn.backend.tracing import CallScope
 from recsys_attn.tensors import Tensor
 
 _CONSTANT = CallScope("factors are constant", False)
+factors_are_constant = _CONSTANT.get  # whether the call is inside `constant_factors`
 
 
 @contextmanager
@@ -57,11 +58,6 @@ def constant_factors() -> Iterator[None]:
             "make one, whose factors are not constant. Put `constant_factors` into the function, "
             "or call the model itself, `model(inputs)`"
         )
-
-
-def factors_are_constant() -> bool:
-    """Returns whether the call is inside `constant_factors`."""
-    return _CONSTANT.get()
 
 
 def held(factor: Tensor) -> Tensor:

@@ -89,7 +89,9 @@ mean 'factor'?
         super().__init__(**kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        require_tensors(self, *args)
+        for value in args:
+            if isinstance(value, list | tuple):
+                require_tensors(self, value)
         return super().__call__(*args, **kwargs)
 
     def get_config(self) -> Config:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -93,9 +94,17 @@ def layer_of(name: str, given: Any, *arguments: str, such_as: str) -> Any:
 
 def takes(layer: keras.layers.Layer, *arguments: str) -> bool:
     """Returns whether a layer accepts all of these arguments by name."""
-    parameters = inspect.signature(layer.call).parameters.values()
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    return takes_any or set(arguments) <= set(arguments_of(layer))
+    names, takes_any = _parameters(getattr(layer.call, "__func__", layer.call))
+    return takes_any or names.issuperset(arguments)
+
+
+@functools.lru_cache(maxsize=1024)  # `inspect` takes longer than a small layer
+def _parameters(call: Callable[..., Any]) -> tuple[frozenset[str], bool]:
+    """Returns the names of the parameters of a function, and whether it takes any other."""
+    parameters = inspect.signature(call).parameters.values()
+    several = [p for p in parameters if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    names = frozenset(p.name for p in parameters if p not in several)
+    return names, any(p.kind is p.VAR_KEYWORD for p in several)
 
 
 def arguments_of(layer: keras.layers.Layer) -> tuple[str, ...]:

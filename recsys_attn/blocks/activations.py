@@ -59,9 +59,8 @@ def get(activation: Any, dtype: Any = None) -> keras.layers.Layer:
 
 def apply(layer: keras.layers.Layer, inputs: Tensor, where: Tensor | None) -> Tensor:
     """Calls a layer of `get`; `where` is the mask of real rows, for Dice."""
-    if isinstance(layer, Dice):
-        return activated(lambda x: layer(x, where=where), inputs)
-    return activated(layer, inputs)
+    output = layer(inputs, where=where) if isinstance(layer, Dice) else layer(inputs)
+    return times_constant(inputs, output) if factors_are_constant() else output
 
 
 def activated(activation: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:

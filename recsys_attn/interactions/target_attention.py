@@ -106,14 +106,15 @@ class TargetAttention(Layer):
     ) -> Any:
         masks = {"query_mask": query_mask, "history_mask": history_mask}
         require_fit(query.shape, history.shape, **masks)
-        history, history_mask, columns = compact(self.mechanism, history, history_mask)
+        mechanism = self.attention.mechanism
+        history, history_mask, columns = compact(mechanism, history, history_mask)
         result = self.attention(
             query,
             history,
             query_mask=query_mask,
             key_mask=history_mask,
             return_weights=return_weights,
-            **after_the_last(self.mechanism, query, history, history_mask),
+            **after_the_last(mechanism, query, history, history_mask),
         )
         if not return_weights:
             return result

@@ -79,12 +79,12 @@ def logits_shape(query_shape: Shape, key_shape: Shape) -> Shape:
 def require_a_value_a_key(key_shape: Shape, value_shape: Shape) -> None:
     """Raises unless the known numbers of keys and values, and of their heads, are equal."""
     broadcast_batch(key_shape[0], value_shape[0])
-    sizes = zip(key_shape[1:3], value_shape[1:3], strict=True)
-    if any(None not in pair and pair[0] != pair[1] for pair in sizes):
-        raise ValueError(
-            "`key` and `value` must have shapes (B, S, N, H) and (B, S, N, V) with the same "
-            f"S and N. Received: key.shape={key_shape}, value.shape={value_shape}"
-        )
+    for keys, values in zip(key_shape[1:3], value_shape[1:3], strict=True):
+        if keys != values and None not in (keys, values):
+            raise ValueError(
+                "`key` and `value` must have shapes (B, S, N, H) and (B, S, N, V) with the same "
+                f"S and N. Received: key.shape={key_shape}, value.shape={value_shape}"
+            )
 
 
 def head_sizes(query_shape: Shape, key_shape: Shape) -> tuple[int, int, int]:

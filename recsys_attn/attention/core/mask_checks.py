@@ -41,17 +41,6 @@ def tensor_of(name: str, value: Any, letters: str) -> Tensor:
     return value
 
 
-def sizes_of(query_shape: Shape, key_shape: Shape) -> dict[str, int | None]:
-    """Returns the sizes of (B, N, T, S) by letter; None for an unknown one."""
-    batch = broadcast_batch(query_shape[0], key_shape[0])
-    return {
-        "B": None if batch == 1 else batch,  # a mask may have the larger batch
-        "N": query_shape[2] if len(query_shape) == 4 else None,
-        "T": query_shape[1],
-        "S": key_shape[1],
-    }
-
-
 def require_fit(query_shape: Shape, key_shape: Shape, **given: Any) -> None:
     """Raises unless masks, a bias and positions fit queries (B, T, ...) and keys (B, S, ...).
 
@@ -62,35 +51,37 @@ def require_fit(query_shape: Shape, key_shape: Shape, **given: Any) -> None:
         key_shape: Shape of the keys.
         given: Arguments by name; None for those not given.
     """
-    sizes = sizes_of(query_shape, key_shape)
+    batch = broadcast_batch(query_shape[0], key_shape[0])
+    sizes = {
+        "B": None if batch == 1 else batch,  # a mask may have the larger batch
+        "N": query_shape[2] if len(query_shape) == 4 else None,
+        "T": query_shape[1],
+        "S": key_shape[1],
+    }
     for name, value in given.items():
         if value is None:
             continue
-        require_tensor(name, value)
-        value = value if hasattr(value, "shape") else ops.convert_to_tensor(value)
+        if not hasattr(value, "shape"):
+            require_tensor(name, value)
+            value = ops.convert_to_tensor(value)
         letter = "T" if name.startswith("query") else "S"
         if name.endswith("positions"):
             require_positions(name, value, sizes, letter)
         elif name.startswith("attention"):
             require_pairs(name, value, sizes, is_mask=name.endswith("mask"))
         else:
-            require_side(name, value, sizes, letter)
+            require_mask(name, value)
+            require_shape(name, value, sizes, f"B{letter}")
 
 
 def require_tensor(name: str, value: Any) -> None:
     """Raises for an argument of the constructor, such as a pattern."""
-    if hasattr(value, "shape") or isinstance(value, list | tuple | int | float):
+    if isinstance(value, list | tuple | int | float):
         return
     hint = "Give a pattern to the mechanism: Dense(pattern=...). " if callable(value) else ""
     raise TypeError(
         f"`{name}` must be a tensor. {hint}Received: {value!r} of type {type(value).__name__}"
     )
-
-
-def require_side(name: str, mask: Tensor, sizes: dict[str, int | None], letter: str) -> None:
-    """Raises unless `mask` is a mask of the queries, (B, T), or of the keys, (B, S)."""
-    require_mask(name, mask)
-    require_shape(name, mask, sizes, f"B{letter}")
 
 
 def require_pairs(name: str, given: Tensor, sizes: dict[str, int | None], is_mask: bool) -> None:
@@ -122,8 +113,10 @@ def require_shape(name: str, given: Tensor, sizes: dict[str, int | None], *forms
     shape = tuple(given.shape)
     for form in forms:
         if len(form) == len(shape):
-            pairs = [(size, sizes[letter]) for size, letter in zip(shape, form, strict=True)]
-            if all(size in (None, 1, wanted) or wanted is None for size, wanted in pairs):
+            for letter, size in zip(form, shape, strict=True):
+                if sizes[letter] is not None and size not in (None, 1, sizes[letter]):
+                    break
+            else:
                 return
     expected = " or ".join(_form(form) for form in forms)
     known = ", ".join(f"{x}={sizes[x]}" for x in forms[-1] if sizes[x] is not None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 from keras import ops
@@ -114,12 +113,9 @@ class Masks(NamedTuple):
 
     def allowed(self) -> Tensor | None:
         """Returns the AND of all masks, which broadcasts to (B, N, T, S); None for none."""
-        masks = [
-            None if self.query is None else self.query[:, None, :, None],
-            None if self.key is None else self.key[:, None, None, :],
-            self.pairs,
-        ]
-        return functools.reduce(both, masks)
+        query = None if self.query is None else self.query[:, None, :, None]
+        key = None if self.key is None else self.key[:, None, None, :]
+        return both(both(query, key), self.pairs)
 
 
 _FIELDS = {

@@ -116,8 +116,11 @@ class Attention(Layer):
             query_positions=query_positions,
             key_positions=key_positions,
         )
-        heads = [ops.expand_dims(x, 2) for x in (query, key, value)]
-        output, weights = self.mechanism(*heads, masks=masks, return_weights=return_weights)
+        query, key = ops.expand_dims(query, 2), ops.expand_dims(key, 2)
+        value = ops.expand_dims(value, 2)
+        output, weights = self.mechanism(
+            query, key, value, masks=masks, return_weights=return_weights
+        )
         output = ops.cast(ops.squeeze(output, 2), self.compute_dtype)
         if not return_weights:
             return output

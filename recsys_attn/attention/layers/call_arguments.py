@@ -35,7 +35,7 @@ def masks_of_call(
         TypeError: The mechanism does not look at one that is given, or its dtype is wrong.
         ValueError: A shape does not fit.
     """
-    shapes = [_with_heads(x, num_heads) for x in inputs]
+    shapes = [(*x.shape[:2], num_heads, x.shape[-1]) for x in inputs]
     if value_mask is not None:
         mask_checks.require_fit(*shapes[:2], key_mask=key_mask, value_mask=value_mask)
         value_mask = ops.cast(value_mask, "bool")
@@ -63,11 +63,7 @@ def checked_shapes(
     query = given["query"]
     value = query if given.get("value") is None else given["value"]
     key = value if given.get("key") is None else given["key"]
-    shapes = [_with_heads(x, num_heads) for x in (query, key, value)]
+    shapes = [(*x.shape[:2], num_heads, x.shape[-1]) for x in (query, key, value)]
     mask_checks.require_fit(*shapes[:2], value_mask=given.get("value_mask"))
     layer.mechanism.require_fit(*shapes, **{name: given.get(name) for name in MASK_ARGUMENTS})
     return shapes, return_weights
-
-
-def _with_heads(x: Tensor, num_heads: int) -> Shape:
-    return (*x.shape[:2], num_heads, x.shape[-1])

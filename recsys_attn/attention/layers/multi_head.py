@@ -182,9 +182,13 @@ class MultiHeadAttention(Layer):
                 "choose parts that do not share it. "
                 f"Received: query.shape={query_shape}, key.shape={key_shape}"
             )
+        self._layout = self._head_layout()
+        self._projected = self._names_with_projection()
+        sizes = [math.prod(self._layout[name]) for name in self._projected]
+        self._ends = np.cumsum(sizes)[:-1].tolist()  # in the product of all kernels
         self._kernels = {
-            name: self._projection(name, widths[name], math.prod(self._layout[name]))
-            for name in self._projected
+            name: self._projection(name, widths[name], size)
+            for name, size in zip(self._projected, sizes, strict=True)
         }
         self._value_size = widths["value"] if self.value == "identity" else self.value_dim
         self._kernels["output"] = self._projection(
@@ -212,8 +216,7 @@ class MultiHeadAttention(Layer):
             return kernel, None
         return kernel, self.add_weight(shape=(units,), initializer="zeros", name=f"{name}_bias")
 
-    @property
-    def _layout(self) -> dict[str, tuple[int, int]]:
+    def _head_layout(self) -> dict[str, tuple[int, int]]:
         """Number and size of the heads of each input."""
         several = self.mechanism.projections
         return {
@@ -222,8 +225,7 @@ class MultiHeadAttention(Layer):
             "value": (self.num_key_heads, several * self.value_dim),
         }
 
-    @property
-    def _projected(self) -> list[str]:
+    def _names_with_projection(self) -> list[str]:
         """Names of the inputs that have a projection."""
         shared = self.mechanism.shares_query_and_key
         uses = {"query": self.mechanism.uses_query, "key": self.mechanism.uses_key}
@@ -247,8 +249,9 @@ class MultiHeadAttention(Layer):
         context_mask: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Any:
+        mechanism = self.heads.mechanism
         if return_weights:
-            self.mechanism.require_weights("`return_weights`", on_request=True)
+            mechanism.require_weights("`return_weights`", on_request=True)
         values = query if value is None else value
         keys = values if key is None else key
         if value is None and key is None:
@@ -256,7 +259,7 @@ class MultiHeadAttention(Layer):
             key_mask = query_mask if key_mask is None and value_mask is None else key_mask
             key_positions = query_positions if key_positions is None else key_positions
         masks = masks_of_call(
-            self.mechanism,
+            mechanism,
             self.num_heads,
             (query, keys, values),
             value_mask,
@@ -296,7 +299,7 @@ class MultiHeadAttention(Layer):
         key = value if key is None else key
         inputs = {"query": query, "key": key, "value": value}
         projected = dict(zip(self._projected, self._products(inputs), strict=True))
-        if self.mechanism.shares_query_and_key:
+        if self.heads.mechanism.shares_query_and_key:
             same = key is query
             projected["key"] = projected["query"] if same else self._product(key, "query")
         heads = [
@@ -313,14 +316,14 @@ class MultiHeadAttention(Layer):
     def _products(self, inputs: dict[str, Tensor]) -> list[Tensor]:
         """Multiplies each input by its kernel, or one common input by all kernels at once."""
         names = self._projected
-        if len(names) < 2 or any(inputs[name] is not inputs[names[0]] for name in names):
+        others = [name for name in names if inputs[name] is not inputs[names[0]]]
+        if len(names) < 2 or others:
             return [self._product(inputs[name], name) for name in names]
-        kernels, biases = zip(*(self._kernels[name] for name in names), strict=True)
+        kernels, biases = zip(*[self._kernels[name] for name in names], strict=True)
         product = ops.matmul(inputs[names[0]], ops.concatenate(kernels, axis=1))
         if self.use_bias:
             product = product + ops.concatenate(biases, axis=0)
-        ends = np.cumsum([math.prod(self._layout[name]) for name in names])[:-1].tolist()
-        return ops.split(product, ends, axis=-1)
+        return ops.split(product, self._ends, axis=-1)
 
     def _product(self, x: Tensor, name: str) -> Tensor:
         kernel, bias = self._kernels[name]

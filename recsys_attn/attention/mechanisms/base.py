@@ -150,7 +150,10 @@ class Mechanism(Layer):
         return_weights: bool = False,
         **others: Any,
     ) -> Any:
-        given = {name: others.pop(name) for name in MASK_ARGUMENTS if name in others}
+        given: dict[str, Any] = {}
+        for name in MASK_ARGUMENTS:
+            if name in others:
+                given[name] = others.pop(name)
         if masks is None:
             require_tensors(self, query, key, value)
             masks = self.masks_of(query.shape, key.shape, value.shape, **given)
@@ -198,16 +201,21 @@ class Mechanism(Layer):
             TypeError: The mechanism does not look at one that is given, or its dtype is wrong.
             ValueError: A shape does not fit.
         """
-        self.require_fit(query_shape, key_shape, value_shape, **given)
+        self._require_use(key_shape, value_shape, given)
         return Masks.of(query_shape, key_shape, **given)
 
     def require_fit(
         self, query_shape: Shape, key_shape: Shape, value_shape: Shape, **given: Any
     ) -> None:
         """Raises unless `masks_of` takes these; for a symbolic call too."""
-        self.require_honoured(*(name for name, value in given.items() if value is not None))
-        require_a_value_a_key(key_shape, value_shape)
+        self._require_use(key_shape, value_shape, given)
         mask_checks.require_fit(query_shape, key_shape, **given)
+
+    def _require_use(self, key_shape: Shape, value_shape: Shape, given: dict[str, Any]) -> None:
+        for name, value in given.items():
+            if value is not None:
+                self.require_honoured(name)
+        require_a_value_a_key(key_shape, value_shape)
 
     def require_honoured(self, *names: str) -> None:
         """Raises unless the mechanism looks at the arguments of these names."""

@@ -170,7 +170,9 @@ class Dense(Mechanism):
     def call(
         self, query: Tensor, key: Tensor, value: Tensor, masks: Masks
     ) -> tuple[Tensor, Tensor]:
-        key = keys_within(key, self.score.most_keys)
+        most_keys = self.score.most_keys
+        if most_keys is not None:
+            key = keys_within(key, most_keys)
         rows, columns = masks.rows, masks.columns
         if self.next_positions:  # not for the pattern: it would show the next event
             rows = _following(query, key, masks)
@@ -271,8 +273,8 @@ class Dense(Mechanism):
     @property
     def positional(self) -> bool:
         """Whether it uses positions."""
-        parts = self.pattern, self.pair_values
-        return self.score.positional or any(part is not None for part in parts)
+        has_parts = self.pattern is not None or self.pair_values is not None
+        return has_parts or self.score.positional
 
     @property
     def uses_times(self) -> bool:
