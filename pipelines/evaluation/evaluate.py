@@ -144,7 +144,7 @@ def _task_metrics(
             ceiling=None if ceiling is None else rows.numbers(ceiling),
             baselines={n: rows.numbers(c) for n, c in options.baselines.items()},
         )
-        found["own"] = own_metrics(options.own_metrics, label, score, rows.requests)
+        found["own"] = own_metrics(options.own_metrics, label, score, rows.requests, probabilities)
         found["segments"] = segment_metrics(rows.cuts, label, score, rows.clusters, probabilities)
     except ValueError as error:
         raise PipelineError(

@@ -103,6 +103,7 @@ def own_metrics(
     labels: ArrayLike,
     scores: ArrayLike,
     requests: NDArray[np.integer],
+    probabilities: bool = True,
 ) -> dict[str, float | None]:
     """Further metrics of one task on its labelled rows.
 
@@ -111,16 +112,19 @@ def own_metrics(
         labels: 0, 1, or nan for unknown, shape (rows,).
         scores: The score of each row, shape (rows,).
         requests: The number of each row's request.
+        probabilities: Whether the scores are probabilities.
 
     Returns:
-        The number of each metric; None if it is not finite.
+        The number of each metric; None if it is not finite, or needs probabilities.
 
     Raises:
         ValueError: A metric returns no number.
     """
     labels, scores = np.asarray(labels, np.float64), np.asarray(scores, np.float64)
     known = ~np.isnan(labels)
-    rows = ScoredRows(labels[known], scores[known], requests=requests[known])
+    rows = ScoredRows(
+        labels[known], scores[known], requests=requests[known], probabilities=probabilities
+    )
     return {name: METRICS[name].value(rows, **options) for name, options in wanted.items()}
 
 

@@ -29,6 +29,13 @@ def test_rows_without_a_label_are_left_out() -> None:
     np.testing.assert_allclose(found["sums"], 2 * (200 + 15 + 2))
 
 
+def test_a_metric_of_probabilities_is_none_for_other_scores() -> None:
+    METRICS.register("sum", needs_probabilities=True)(lambda labels, scores: scores.sum())
+    wanted = ({"sum": {}}, LABELS, SCORES, REQUESTS)
+    assert own_metrics(*wanted) == {"sum": 1.5}
+    assert own_metrics(*wanted, probabilities=False) == {"sum": None}
+
+
 def test_undefined_value_is_none_and_no_number_an_error() -> None:
     METRICS.register("nan")(lambda labels, scores: float("nan"))
     METRICS.register("list")(lambda labels, scores: [1.0])
