@@ -5,9 +5,8 @@ The names below are imported at their first use.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from recsys_attn.lazy import lazy_names as _lazy_names
+import importlib
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pipelines import metrics
@@ -15,6 +14,15 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate", "metrics", "run", "score", "train"]
 
-_CALLS = dict.fromkeys(("evaluate", "run", "score", "train"), "calls.steps")
 
-__getattr__, __dir__ = _lazy_names(__name__, {**_CALLS, "metrics": ""})
+# Not by `recsys_attn.lazy`: the client's command needs no `recsys_attn`.
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "metrics":
+        return importlib.import_module("pipelines.metrics")
+    return getattr(importlib.import_module("pipelines.calls.steps"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -23,9 +23,8 @@ def labels_by_metric() -> dict[str, set[str]]:
     """The metrics page after one call of everything."""
     metrics = Metrics()
     scores = {"click": np.ones(3, np.float32)}
-    metrics.observe(
-        trace("Predict", model="ctr", is_served=True, version=5, candidates=3, results=scores)
-    )
+    served = {"model": "ctr", "is_served": True, "is_admitted": True, "version": 5}
+    metrics.observe(trace("Predict", **served, candidates=3, results=scores))
     metrics.warmed("/models/ctr/5", 0.5, succeeded=True)
     metrics.shadowed("ctr", 6, "click", 0.02)
     for name in ("requests_waiting", "requests_working", "certificate_expires_seconds"):

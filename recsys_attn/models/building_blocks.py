@@ -192,6 +192,7 @@ class TaskHeads(Layer):
         self.tasks = tuple(tasks)
         self.units = require_sizes("units", units)
         self.activation = activation
+        require_share("dropout", dropout)
         self.dropout = dropout
         self.experts: Any = None
         if experts is not None:

@@ -5,7 +5,9 @@ from importlib import import_module
 import pytest
 
 
-@pytest.mark.parametrize("name", ["recsys_attn", "pipelines.feed", "pipelines.features"])
+@pytest.mark.parametrize(
+    "name", ["recsys_attn", "pipelines", "pipelines.feed", "pipelines.features"]
+)
 def test_every_public_name_is_there_and_is_listed(name: str) -> None:
     package = import_module(name)
     assert set(package.__all__) == set(dir(package))
