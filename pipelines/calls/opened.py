@@ -84,8 +84,8 @@ def _run_folder(experiment: Path, run_dir: Path | None, name: str) -> Iterator[P
     from pipelines.common.artifacts import locked
     from pipelines.training import worker_index
 
-    own = experiment if experiment.is_dir() else Path("runs") / name
-    folder = run_dir or own
+    default = experiment if experiment.is_dir() else Path("runs") / name
+    folder = run_dir or default
     if set("[]*?") & set(str(folder.resolve())):
         raise PipelineError(
             "--run-dir: TensorFlow reads [ ] * ? in a path as a pattern and cannot save "

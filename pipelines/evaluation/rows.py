@@ -63,7 +63,7 @@ class EvaluatedRows(NamedTuple):
         return self.requests if self.groups is None else self.groups
 
     def numbers(self, name: str) -> np.ndarray:
-        """A column of numbers; NaN where it is null."""
+        """Returns a column as float64 numbers, with NaN for null."""
         column = self.extras[name]
         if not is_number(column.type):
             raise PipelineError(

@@ -45,15 +45,7 @@ def any_model() -> Any:
 
 def any_named_model() -> Any:
     """The same with values of any type: what can be checked without an import of Keras."""
-    return _one_of(
-        create_model(
-            name,
-            __base__=ModelOptions,
-            name=(Literal[name], name),
-            **dict.fromkeys(arguments, (Any, None)),  # type: ignore[call-overload]
-        )
-        for name, arguments in arguments_by_model().items()
-    )
+    return _one_of(_named(*named) for named in arguments_by_model().items())
 
 
 def default_model() -> ModelOptions:
@@ -63,6 +55,12 @@ def default_model() -> ModelOptions:
 
 def _one_of(tables: Iterable[type[ModelOptions]]) -> Any:
     return Annotated[functools.reduce(operator.or_, tables), Field(discriminator="name")]
+
+
+def _named(name: str, arguments: Iterable[str]) -> type[ModelOptions]:
+    fields: dict[str, Any] = {"name": (Literal[name], name)}
+    fields |= dict.fromkeys(arguments, (Any, None))
+    return create_model(name, __base__=ModelOptions, **fields)
 
 
 @functools.cache

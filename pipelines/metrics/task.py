@@ -87,7 +87,7 @@ def task_metrics(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)  # reported as None
-        found = _whole(scored("scores", scores, probabilities))
+        metrics = _whole(scored("scores", scores, probabilities))
         best = trivial = None
         if ceiling is not None:
             best = _summary(scored("ceiling", ceiling, True))
@@ -95,7 +95,7 @@ def task_metrics(
             constant = scored("train_rate", np.full(every.shape, train_rate), probabilities)
             trivial = _summary(constant) | {"calibration_off": calibration_off(constant)}
         others = {n: _order(scored(n, c, False)) for n, c in (baselines or {}).items()}
-        return found | {"trivial": trivial, "ceiling": best, "baselines": others}
+        return metrics | {"trivial": trivial, "ceiling": best, "baselines": others}
 
 
 def own_metrics(

@@ -217,12 +217,12 @@ def _influences(rows: ScoredRows) -> dict[str, Influence]:
     """The compared metrics that rows of both labels define."""
     if not rows.counts.both_classes:
         return {}
-    found = {
+    influences = {
         metric.name: metric.influence(rows)
         for metric in METRICS.where("models")
         if metric.influence is not None and metric.is_of(rows)
     }
-    return {name: influence for name, influence in found.items() if not np.isnan(influence[0])}
+    return {name: pair for name, pair in influences.items() if not np.isnan(pair[0])}
 
 
 def _has_probabilities(run: Evaluation, task: str) -> bool:

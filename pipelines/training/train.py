@@ -251,7 +251,7 @@ def _step(
 
 
 def _advice(model: RankingModel, feed: Feed, experiment: Experiment) -> list[str]:
-    """Sentences about what is better changed before a training."""
+    """Returns advice on what to change before the training."""
     return [*unread_features(model), *shuffle_advice(feed, experiment.tasks)]
 
 

@@ -16,7 +16,7 @@ from pipelines.pretraining.steps import SequenceSteps
 from pipelines.training.stopping import Stopped
 from tests.pipelines.pretraining.small_log import BERT4REC, load, printed, state_of
 
-# With dropout and masks: every generator must go on where it was.
+# Dropout and masks draw random numbers: each generator must resume at its saved state.
 OPTIONS = {**BERT4REC, "training__checkpoint_every": 2, "training__keep": "last"}
 MASKS = {"objectives": [{"name": "masked_item"}]}
 

@@ -24,7 +24,7 @@ Trained = tuple[str, dict[str, np.ndarray]]
     ],
 )
 def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """The name of an optimizer, and what it leaves."""
+    """Returns the name of an optimizer and its final weights."""
     path = tmp_path_factory.mktemp("replicas") / "trained.npz"
     return request.param, replicas.in_a_process(path, request.param)
 

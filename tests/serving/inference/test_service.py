@@ -106,11 +106,13 @@ def test_label_of_a_model_that_a_reload_removes() -> None:
         InferenceService(Reloading({})).status(status(version_label="old"))
 
 
-def test_patience_of_refused_clients_is_learnt(manager: Leases) -> None:
+def test_patience_of_refused_clients_is_learnt(
+    manager: Leases, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The door would go on refusing clients that have become more patient."""
     noted: list[RequestContext] = []
     admission = Admission(1)
-    admission.note_patience = noted.append  # type: ignore[method-assign]
+    monkeypatch.setattr(admission, "note_patience", noted.append)
     service, record = InferenceService(manager, admission=admission), trace("Predict", version=5)
     service.reject(record, ResourceExhausted("busy"))
     service.reject(trace("Predict", version=5), Unauthenticated("no"))

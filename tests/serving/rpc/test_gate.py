@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pytest
 from grpc_health.v1 import health_pb2
 from tensorflow_serving.apis import model_service_pb2, prediction_service_pb2
 
@@ -36,11 +37,11 @@ def test_every_call_but_health_checks_is_checked() -> None:
     assert not is_rejected("/grpc.health.v1.Health/Check")
 
 
-def test_only_requests_for_scores_need_room() -> None:
+def test_only_requests_for_scores_need_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same meaning of low priority as of a request that is read."""
     asked: list[bool] = []
     admission = Admission(1)
-    admission.require_room_at_door = asked.append  # type: ignore[method-assign]
+    monkeypatch.setattr(admission, "require_room_at_door", asked.append)
     for method in (PREDICT, RANK, "/tensorflow.serving.PredictionService/GetModelMetadata",
                    "/tensorflow.serving.ModelService/GetModelStatus"):  # fmt: skip
         for metadata in ((), (("x-priority", "low"), ("x-priority", "high"))):
