@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from pipelines.boards.board import BoardModel, LoadedBoard
-from pipelines.boards.metric_checks import check_shown
-from pipelines.common.errors import PipelineError
+from pipelines.common.errors import PipelineError, check_known
 from pipelines.engines import LOCAL, Engine
+from pipelines.experiment.compared_metric import check_metric
 from pipelines.experiment.config import Experiment
 from pipelines.report.results import Evaluation
 from pipelines.training import check_model
@@ -166,3 +166,27 @@ def shown_tasks(loaded: LoadedBoard, evaluation: Evaluation) -> list[str]:
         for task in evaluation.metrics["tasks"]
         if not loaded.board.tasks or task in loaded.board.tasks
     ]
+
+
+def check_shown(loaded: LoadedBoard, model: BoardModel) -> None:
+    """Checks `tasks`, `metric`, `minimise` and `published` for a model.
+
+    Raises:
+        PipelineError: The model has no such task or metric, or one published number is for several
+            tasks.
+    """
+    board, experiment = loaded.board, loaded.experiment(model)
+    known = [task.name for task in experiment.tasks]
+    shown = board.tasks or known
+    try:
+        check_metric(experiment, "tasks", board.tasks, board.metric, board.minimise)
+        if isinstance(model.published, dict):
+            check_known("published", model.published, known)
+    except ValueError as error:
+        raise PipelineError(f"{loaded.name}, model {model.name!r}: {error}") from None
+    if isinstance(model.published, float) and len(shown) > 1:
+        raise PipelineError(
+            f"{loaded.name}, model {model.name!r}: `published` is one number, and the board shows "
+            f"the tasks {', '.join(shown)}. Give it by task, such as "
+            f"{{ {shown[0]} = {model.published} }}, or name one task in `tasks`."
+        )

@@ -18,8 +18,7 @@ from pipelines.engines import LOCAL
 from pipelines.evaluation.audits import Audits
 from pipelines.evaluation.gates import check_segments, decide
 from pipelines.evaluation.rows import EvaluatedRows
-from pipelines.evaluation.segments import segment_metrics
-from pipelines.evaluation.slices import worst_slices
+from pipelines.evaluation.segments import segment_metrics, worst_slices
 from pipelines.experiment.config import Experiment
 from pipelines.experiment.gate_options import GateOptions
 from pipelines.features import FittedFeatures

@@ -1,4 +1,4 @@
-"""Divides the evaluated rows into segments by the values of columns."""
+"""Divides the evaluated rows by the values of columns: all segments, and the worst slices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 
 from pipelines.common.arrow_kinds import is_text
 from pipelines.common.missing import is_missing
+from pipelines.metrics.intervals import Difference
 from pipelines.metrics.segments import SegmentMetrics
+from pipelines.metrics.slices import Slice
+from pipelines.metrics.slices import worst_slices as search
 from pipelines.storage.columns import shown_value
 
 MISSING, OTHER = "(missing)", "(other)"
@@ -164,3 +167,51 @@ def _text(value: pa.Scalar, digits: int | None = None) -> str:
     number = value.as_py()
     single = pa.types.is_float32(value.type)  # 0.1 is not 0.10000000149
     return np.format_float_positional(np.float32(number) if single else number, trim="-")
+
+
+def worst_slices(
+    cuts: Sequence[Cut],
+    labels: NDArray[Any],
+    scores: NDArray[Any],
+    clusters: NDArray[Any],
+    seed: int,
+) -> dict[str, Any]:
+    """The worst slices of one task, as the evaluation's metrics.json has them.
+
+    Args:
+        cuts: The segments of each column that is searched.
+        labels: 0, 1, or nan for unknown, shape (rows,).
+        scores: The probability of each row, shape (rows,).
+        clusters: The user or the request of each row, shape (rows,).
+        seed: Seed of the halves.
+    """
+    known = ~np.isnan(labels)
+    columns = [cut.codes[known] for cut in cuts]
+    found = search(labels[known], scores[known], clusters[known], columns, seed)
+    return {
+        "columns": [cut.columns[0] for cut in cuts],
+        "searched": found.searched,
+        "tested": found.tested,
+        "reported": [_named(cuts, each) for each in found.reported],
+    }
+
+
+def _named(cuts: Sequence[Cut], found: Slice) -> dict[str, Any]:
+    """A slice with the names of its values, like those of a segment."""
+    pairs = [(cuts[place], value) for place, value in zip(found.columns, found.values, strict=True)]
+    return {
+        "columns": [cut.columns[0] for cut, _ in pairs],
+        "name": ", ".join(cut.names[value] for cut, value in pairs),
+        "range": ", ".join(filter(None, (cut.ranges[value] for cut, value in pairs))),
+        "rows": found.rows,
+        "positives": found.positives,
+        "found": _effect(found.found),
+        "confirmed": {**_effect(found.confirmed), "p": found.confirmed.p},
+        "p_adjusted": found.adjusted,
+        "calibration": found.calibration,
+    }
+
+
+def _effect(found: Difference) -> dict[str, Any]:
+    ends = [found.low, found.high]
+    return {"excess_logloss_difference": found.value, "interval": ends, "clusters": found.clusters}

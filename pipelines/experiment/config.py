@@ -34,9 +34,8 @@ from pipelines.experiment.own_options import (
 )
 from pipelines.experiment.ranked_tasks import check_ranked_tasks
 from pipelines.experiment.step_fingerprints import resolved, settings_by_step
-from pipelines.experiment.training_options import TrainingOptions
+from pipelines.experiment.training_options import TrainingOptions, check_tasks
 from pipelines.experiment.validation_errors import explain
-from pipelines.experiment.weight_options import check_tasks
 from pipelines.features.transforms import TRANSFORMS
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.item_features import check_key

@@ -14,7 +14,7 @@ from pipelines.ingest.context import check_context
 from pipelines.storage.columns import require_column
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Storage
-from pipelines.storage.request_log import check_requests
+from pipelines.storage.request_rows import check_requests
 from recsys_attn.schema import Schema
 
 

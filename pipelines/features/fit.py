@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.engines.base import Engine, tree
-from pipelines.features.fitted import FittedFeatures, raw_column
-from pipelines.features.fitters import fitter
+from pipelines.features.fitted import FittedFeatures, fitter, raw_column
 from pipelines.features.lists import flatten_list
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.footers import Footers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
@@ -14,9 +15,12 @@ import pyarrow.parquet as pq
 
 from pipelines.common.artifacts import read_json, write_json
 from pipelines.common.errors import PipelineError
-from pipelines.features.fitters import fitter
+from pipelines.features import numeric as numeric
+from pipelines.features import quantile as quantile
+from pipelines.features import unfitted as unfitted
+from pipelines.features import vocabulary as vocabulary
 from pipelines.features.lists import check_aligned, drop_missing, flatten_list, pad_last
-from pipelines.features.transforms import Transform
+from pipelines.features.transforms import TRANSFORMS, Fitter, Transform
 from pipelines.items import ItemTable
 from pipelines.storage.columns import arrow_type
 from pipelines.storage.dataset import open_parquet
@@ -24,6 +28,7 @@ from recsys_attn.id_transforms import OwnTransform
 from recsys_attn.schema import (
     Categorical,
     Feature,
+    Numeric,
     RawType,
     Schema,
     Sequence,
@@ -31,6 +36,17 @@ from recsys_attn.schema import (
     Task,
     is_listed,
 )
+
+
+def fitter(feature: Feature) -> Fitter:
+    """The fitter of a feature's transform."""
+    if isinstance(feature, Numeric):
+        return TRANSFORMS["numeric"](feature.transform)
+    transform = feature.transform
+    if isinstance(transform, OwnTransform):
+        return TRANSFORMS[transform.name](**transform.options)
+    options = dataclasses.asdict(transform)
+    return TRANSFORMS[options.pop("kind")](**options)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 
 from pipelines.common.arrow_kinds import is_list, is_number
 from pipelines.common.errors import PipelineError
-from pipelines.storage.column_types import accepts, plain
-from pipelines.storage.columns import arrow_type, describe_type, require_column
+from pipelines.storage.columns import accepts, arrow_type, describe_type, plain, require_column
 from pipelines.storage.exact_casts import plain_column, rounded_integer, with_values
 from recsys_attn.schema import Feature, Numeric, Schema, is_listed
 

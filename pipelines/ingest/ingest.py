@@ -30,7 +30,7 @@ from pipelines.ingest.splitter import Splitter, read_chunks
 from pipelines.ingest.writer import SplitWriter
 from pipelines.items import ItemTable
 from pipelines.storage.filesystem import shown
-from pipelines.storage.request_log import RequestLog
+from pipelines.storage.request_rows import RequestLog
 from recsys_attn.schema import Schema
 
 REQUEST = "request"  # column of the request ids that ingest makes

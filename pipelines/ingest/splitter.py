@@ -17,8 +17,7 @@ from pipelines.ingest.split_options import SplitOptions
 from pipelines.ingest.split_times import cuts, request_times
 from pipelines.storage.columns import require_column, shown_value
 from pipelines.storage.hashing import hash_column, mix, uniform
-from pipelines.storage.request_log import whole_requests
-from pipelines.storage.request_rows import run_starts
+from pipelines.storage.request_rows import run_starts, whole_requests
 
 _TRAIN, _VALID, _TEST = range(3)
 

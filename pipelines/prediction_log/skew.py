@@ -31,7 +31,7 @@ from pipelines.prediction_log.recompute import recompute
 from pipelines.prediction_log.summary import LogSummary, Period, summarise_log
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Where
-from pipelines.storage.request_log import check_requests
+from pipelines.storage.request_rows import check_requests
 from recsys_attn.models import RankingModel
 
 NO_LABELS = (

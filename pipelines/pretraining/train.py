@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -17,20 +18,48 @@ from pipelines.pretraining.experiment import (
     seen_by_model,
 )
 from pipelines.pretraining.histories import item_counts, read_histories
+from pipelines.pretraining.options import SequenceTraining
 from pipelines.pretraining.ranking import ModelScores, rank, rows_at_once
-from pipelines.pretraining.reporter import SequenceReporter
 from pipelines.pretraining.schema import with_length
 from pipelines.pretraining.step import SequenceStep, trained_variables
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.optimizer import LearningRate, make_optimizer
-from pipelines.training.replica_feeds import replica_feeds
+from pipelines.training.replica_step import replica_feeds
+from pipelines.training.reporter import EpochReporter
 from pipelines.training.state import Saver
 from pipelines.training.tower_mode import TowerMode
 from pipelines.training.train import OutputPaths, TrainingData, TrainingResult
 from pipelines.training.trainer import Trainer
 from pipelines.training.workers import find_workers
 from recsys_attn.models import SequenceModel
+
+
+class SequenceReporter(EpochReporter):
+    """Shows a bar for each epoch, and a line with the metrics of the validation rows.
+
+    Args:
+        progress: The console output.
+        rows: Histories of an epoch.
+        options: The training.
+        logs: Folder of TensorBoard's logs; None writes none.
+    """
+
+    def __init__(
+        self, progress: Progress, rows: int, options: SequenceTraining, logs: Path | None
+    ) -> None:
+        super().__init__(progress, rows, options.epochs, options.monitor, logs)
+        self._options = options
+
+    def finish(self, metrics: dict[str, Any]) -> None:
+        """Prints one line for the epoch; writes TensorBoard's curves."""
+        shown = dict.fromkeys((self._options.monitor, f"hr@{self._options.places}"))
+        numbers = "  ".join(f"{name.upper()} {metrics[f'val_{name}']:.4f}" for name in shown)
+        self.say(
+            f"epoch {metrics['epoch']}/{self._options.epochs}  loss {metrics['loss']:.4f}  "
+            f"validation {numbers}  {metrics['seconds']:.1f} s"
+        )
+        self.write(metrics)
 
 
 def train_sequences(

@@ -25,8 +25,7 @@ from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import Reader
 from pipelines.storage.filesystem import Where
 from pipelines.storage.footers import Footers
-from pipelines.storage.request_log import check_requests
-from pipelines.storage.request_rows import request_starts
+from pipelines.storage.request_rows import check_requests, request_starts
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Schema
 

@@ -11,10 +11,8 @@ import pyarrow as pa
 from pipelines.common.arrow_kinds import is_list, of_values
 from pipelines.common.errors import PipelineError
 from pipelines.common.times import common_time_type
-from pipelines.storage.column_types import accepts, plain
-from pipelines.storage.columns import arrow_type, describe_type
-from pipelines.storage.exact_casts import cast_exactly, plain_column
-from pipelines.storage.texts import check_utf8
+from pipelines.storage.columns import accepts, arrow_type, describe_type, plain
+from pipelines.storage.exact_casts import cast_exactly, check_utf8, plain_column
 from recsys_attn.schema import Feature, is_listed
 
 
@@ -29,7 +27,7 @@ class StoredType(NamedTuple):
 class CommonTypes:
     """The columns of some files, each with the type that all its files are read in.
 
-    The types are Arrow's plain ones (`column_types.plain`). Where files differ, a column has the
+    The types are Arrow's plain ones (`columns.plain`). Where files differ, a column has the
     type of its feature, else the type that holds the values of all files. A column without values
     takes the type of the other files.
 

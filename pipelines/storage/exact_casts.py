@@ -1,4 +1,4 @@
-"""Casts of columns that change no value."""
+"""Casts of columns that change no value, and the check that texts are UTF-8."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.common.arrow_kinds import is_list
-from pipelines.storage.column_types import plain
+from pipelines.common.arrow_kinds import is_list, of_values
+from pipelines.common.errors import PipelineError
+from pipelines.storage.columns import plain
 
 _DIGITS = {pa.float32(): 24, pa.float64(): 53}
 
 
 def plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column in its plain type (`column_types.plain`)."""
+    """A column in its plain type (`columns.plain`)."""
     if pa.types.is_dictionary(column.type):  # a cast would check texts, and not say where
         chunks = [chunk.dictionary_decode() for chunk in column.chunks]
         column = pa.chunked_array(chunks, column.type.value_type)
@@ -76,3 +77,54 @@ def rounded_integer(column: pa.ChunkedArray) -> int:
     """Index of the first float to which more than one integer is rounded; -1 if there is none."""
     digits = _DIGITS.get(column.type)
     return -1 if digits is None else pc.index(pc.less(pc.abs(column), 2.0**digits), False).as_py()
+
+
+def check_utf8(
+    column: pa.ChunkedArray, name: str, where: str, first_row: int, becomes_text: bool = False
+) -> None:
+    """Checks the bytes of a column of texts, or of lists of texts.
+
+    Args:
+        column: Any column in its plain type.
+        name: Its name, for errors.
+        where: Name of the file, for errors.
+        first_row: Number of the column's first row in the file, for errors.
+        becomes_text: Whether bytes will be read as texts.
+
+    Raises:
+        PipelineError: Some bytes are not UTF-8.
+    """
+    kind = of_values(column.type)
+    if not (pa.types.is_string(kind) or (becomes_text and pa.types.is_binary(kind))):
+        return
+    for chunk in column.chunks:
+        if not _is_utf8(chunk):
+            row = next(row for row in range(len(chunk)) if not _is_utf8(chunk.slice(row, 1)))
+            raise PipelineError(
+                f"{where}: column {name!r}: expected texts in UTF-8, received the bytes "
+                f"{_bytes(chunk.slice(row, 1))} in row {first_row + row}; write the texts again as "
+                "UTF-8, or leave the column out."
+            )
+        first_row += len(chunk)
+
+
+def _is_utf8(values: pa.Array) -> bool:
+    values = _flat(values)
+    try:
+        if pa.types.is_string(values.type):
+            values.validate(full=True)
+        else:
+            values.cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _bytes(value: pa.Array) -> str:
+    """The beginning of the bytes of one row."""
+    found = b"|".join(each or b"" for each in _flat(value).cast(pa.binary()).to_pylist())
+    return repr(found if len(found) <= 40 else found[:40] + b"...")
+
+
+def _flat(values: pa.Array) -> pa.Array:
+    return values.flatten() if pa.types.is_list(values.type) else values

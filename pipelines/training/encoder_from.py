@@ -13,7 +13,7 @@ from pipelines.common.errors import PipelineError, sentence
 from pipelines.experiment.encoder_options import EncoderFrom
 from pipelines.features import FittedFeatures
 from pipelines.training.load import load_sequence_model
-from pipelines.training.own_rate import OwnRate
+from pipelines.training.optimizer import OwnRate
 from pipelines.training.teacher import fingerprint_of
 from pipelines.training.warm_start import same_ids
 from recsys_attn.embedding_tables import plan_tables

@@ -1,15 +1,18 @@
-"""A training step on every replica: one batch each, and sums over all of them."""
+"""A training step on every replica: their feeds, one batch each, and sums over all of them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from pipelines.feed import Arrays
+from pipelines.experiment.loop_options import LoopOptions
+from pipelines.feed import Arrays, Feed
 from pipelines.training.task_weights import TaskWeights
+from pipelines.training.workers import Workers
 
 
 class StepResult(NamedTuple):
@@ -91,3 +94,25 @@ class ReplicaStep(ABC):
         if self._strategy.num_replicas_in_sync == 1:
             return x
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, x)
+
+
+def replica_feeds(feed: Feed, options: LoopOptions, seed: int, workers: Workers) -> list[Feed]:
+    """Returns one feed for each replica of this worker, with its shards of the rows.
+
+    Args:
+        feed: All train rows.
+        options: The options of the training.
+        seed: Seed of the order of rows.
+        workers: The workers that train together.
+    """
+    shards = options.shards or workers.replicas
+    requests = int(feed.counts.requests.sum())
+    shared = replace(
+        feed,
+        batch_size=options.batch_of(requests // shards),
+        seed=seed,
+        shuffle_rows=options.shuffle_rows,
+        shards=shards,
+        shard_indices=tuple(range(shards)),
+    )
+    return [replace(shared, shard_indices=indices) for indices in workers.shards(shards)]

@@ -8,8 +8,7 @@ import keras
 import tensorflow as tf
 
 from pipelines.common.errors import PipelineError
-from pipelines.experiment.training_options import TrainingOptions
-from pipelines.experiment.weight_options import Uncertainty, with_options
+from pipelines.experiment.training_options import TrainingOptions, Uncertainty, with_options
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Task
 

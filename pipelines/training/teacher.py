@@ -13,7 +13,7 @@ import tensorflow as tf
 from pipelines.common.artifacts import MANIFEST, MODEL, read_json
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import load_experiment
-from pipelines.experiment.teacher_options import TeacherOptions
+from pipelines.experiment.training_options import TeacherOptions
 from pipelines.features import FittedFeatures
 from pipelines.training.load import load_trained
 from recsys_attn.models import RankingModel

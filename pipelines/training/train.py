@@ -31,11 +31,10 @@ from pipelines.training.dead_units import dead_experts, dead_tasks
 from pipelines.training.encoder_from import own_rate, start_from
 from pipelines.training.hard_negatives import HardNegatives
 from pipelines.training.history import History
-from pipelines.training.label_checks import check_same_rows
-from pipelines.training.model import build_model, unread_features
+from pipelines.training.model import build_model, check_same_rows, unread_features
 from pipelines.training.optimizer import LearningRate, make_optimizer
 from pipelines.training.pruned import check_pruned, pruned
-from pipelines.training.replica_feeds import replica_feeds
+from pipelines.training.replica_step import replica_feeds
 from pipelines.training.reporter import TrainingReporter
 from pipelines.training.state import Saver, saved_tower
 from pipelines.training.step import TrainStep

@@ -21,7 +21,7 @@ from pipelines.features import FittedFeatures
 from pipelines.report.numbers import ABSENT, count, decimal
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.pruned import Pruned, in_words, pruned
-from pipelines.workflow.linked_steps import link_step
+from pipelines.workflow.quiet_run import link_step
 from pipelines.workflow.steps import Steps
 from recsys_attn.models import RankingModel
 

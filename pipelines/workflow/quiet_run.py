@@ -1,15 +1,17 @@
-"""A run that writes its messages into a file, as one of many on the same data."""
+"""Runs that share finished steps and write their messages into a file: many on the same data."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from pipelines.common.artifacts import MANIFEST, atomic_directory
 from pipelines.experiment.config import Experiment
-from pipelines.workflow.linked_steps import link_step
 from pipelines.workflow.run import STEPS
 from pipelines.workflow.steps import Steps
 
@@ -56,3 +58,19 @@ def training_seconds(trained: Mapping[str, Any]) -> float:
     """
     of_epochs = sum(epoch.get("seconds", 0.0) for epoch in trained["training"])
     return max(float(trained["seconds"]), of_epochs)
+
+
+def link_step(source: Path, target: Path) -> None:
+    """Hard links of a finished folder, or copies on another disk; nothing if they are there."""
+    made = source / MANIFEST
+    if (target / MANIFEST).is_file() and (target / MANIFEST).read_bytes() == made.read_bytes():
+        return
+    with atomic_directory(target) as folder:
+        shutil.copytree(source, folder, copy_function=_linked, dirs_exist_ok=True)
+
+
+def _linked(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

@@ -26,8 +26,7 @@ from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL, Engine
 from pipelines.experiment.step_fingerprints import resumable
 from pipelines.features import FittedFeatures, fit_split
-from pipelines.features.coarse import coarse_features
-from pipelines.features.empty import empty_features, nothing_to_learn
+from pipelines.features.fit_warnings import coarse_features, empty_features, nothing_to_learn
 from pipelines.ingest.source import SPLITS
 from pipelines.items import ItemTable
 from pipelines.items.item_table import FILE as ITEMS

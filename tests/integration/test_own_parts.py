@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from keras import ops
 
 from pipelines.features.transforms import TRANSFORMS
-from pipelines.features.hashing import HashTransform
+from pipelines.features.unfitted import HashTransform
 from recsys_attn.attention.scores import SCORES, Score
 from recsys_attn.id_transforms import Hash
 from recsys_attn.models import MODELS

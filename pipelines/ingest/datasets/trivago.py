@@ -18,7 +18,7 @@ from pipelines.ingest.delimited import delimited_file
 from pipelines.ingest.source import ALL, Columns, Source, SourceFile
 from pipelines.ingest.tables import parquet_files
 from pipelines.storage.filesystem import Storage
-from pipelines.storage.request_log import whole_requests
+from pipelines.storage.request_rows import whole_requests
 
 _HOW = "get train.csv of the RecSys Challenge 2019 from https://recsys.trivago.cloud/challenge/."
 _TEXT, _INT = pa.string(), pa.int64()

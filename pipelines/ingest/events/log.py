@@ -18,8 +18,7 @@ from pipelines.ingest.datasets import movielens
 from pipelines.ingest.datasets.download import source_folder
 from pipelines.ingest.events.options import EventOptions
 from pipelines.ingest.source import SourceFile
-from pipelines.storage.column_types import accepts, plain
-from pipelines.storage.columns import arrow_type, require_column
+from pipelines.storage.columns import accepts, arrow_type, plain, require_column
 from pipelines.storage.exact_casts import cast_exactly
 from recsys_attn.schema import Categorical
 

@@ -17,9 +17,9 @@ from rich.console import Console
 
 from pipelines.boards.board import FOLDER, Board, BoardModel, LoadedBoard, load_board
 from pipelines.boards.influences import Influences
-from pipelines.boards.metric_checks import check_shown
 from pipelines.boards.remake import chosen, remake
 from pipelines.boards.result import verdict
+from pipelines.boards.runs import check_shown
 from pipelines.common.errors import PipelineError
 from pipelines.report.results import Evaluation
 from pipelines.training import check_model

@@ -8,10 +8,9 @@ import pytest
 import tensorflow as tf
 
 from pipelines.common.missing import MISSING_INT
-from pipelines.features.age import AgeTransform
-from pipelines.features.hashing import HashTransform
 from pipelines.features.numeric import NumericTransform
 from pipelines.features.quantile import QuantileTransform
+from pipelines.features.unfitted import AgeTransform, HashTransform
 from pipelines.features.vocabulary import VocabularyTransform
 from tests.support import shop
 from tests.support.rounding import ULPS

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from pipelines.experiment.training_options import TrainingOptions
-from pipelines.training.optimizer import LearningRate, kind_of, make_optimizer
-from pipelines.training.own_rate import OwnRate
+from pipelines.training.optimizer import LearningRate, OwnRate, kind_of, make_optimizer
 
 RATE, OWN = 0.02, 0.003
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from pipelines.common.errors import PipelineError
-from pipelines.experiment.teacher_options import TeacherOptions
+from pipelines.experiment.training_options import TeacherOptions
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
 from pipelines.scoring.scorer import Scorer

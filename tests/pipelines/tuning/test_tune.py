@@ -19,10 +19,9 @@ from pipelines.report.results import Evaluation
 from pipelines.training.stopping import diverged
 from pipelines.tuning import study
 from pipelines.tuning.objective import Objective
-from pipelines.tuning.result import ranked
 from pipelines.tuning.search import LoadedSearch, load_search
 from pipelines.tuning.study import Study, Trial
-from pipelines.tuning.tune import tune
+from pipelines.tuning.tune import ranked, tune
 from pipelines.workflow.steps import Steps
 from tests.support.experiments import QUICK, write
 

@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import load_experiment
-from pipelines.experiment.weight_options import GradNorm, Uncertainty, with_options
+from pipelines.experiment.training_options import GradNorm, Uncertainty, with_options
 from recsys_attn.loss_options import Focal
 from tests.support.experiments import load
 

@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.storage.dataset import DataSplit
-from pipelines.storage.request_log import RequestLog, check_requests
+from pipelines.storage.request_rows import RequestLog, check_requests
 
 
 def _tables(*columns):

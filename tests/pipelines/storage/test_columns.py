@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from pipelines.common.arrow_kinds import LISTS, is_list
-from pipelines.storage.column_types import ACCEPTED, accepts, plain
+from pipelines.storage.columns import ACCEPTED, accepts, plain
 
 
 @pytest.mark.parametrize("dtype", ACCEPTED)

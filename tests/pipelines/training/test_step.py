@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.training.id_dropout import IdDropout
+from pipelines.training.step import IdDropout
 from recsys_attn.schema import UNKNOWN_ID, Categorical, Numeric, Schema, Sequence, Task
 
 SCHEMA = Schema(

@@ -1,4 +1,4 @@
-"""Numbers that float32 does not keep apart are named at fit, and standardised in float64."""
+"""Features without a value, and numbers that float32 does not keep apart, are named at fit."""
 
 from pathlib import Path
 
@@ -7,13 +7,15 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from pipelines.features.coarse import coarse_features
+from pipelines.features.fit_warnings import coarse_features, empty_features
 from pipelines.features.numeric import NumericFitter
 from recsys_attn.schema import Categorical, Numeric, Schema, Task
+from tests.support import shop
 from tests.support.feeds import write_split
 
 DAY = 1_700_000_000
 SCHEMA = Schema((Categorical("item", dtype="int64"), Numeric("x")), (Task("click"),))
+NOTHING = {"price": None, "brand": "", "past_items": [], "tags": []}
 
 
 def _split(folder: Path, values: np.ndarray, sizes: list[int]):
@@ -65,3 +67,18 @@ def test_a_large_mean_is_subtracted_in_float64(steps, unit):
     transform = fitter.finish(fitter.merge(*parts))
     np.testing.assert_allclose(transform.apply(values), expected, atol=1e-4)
     np.testing.assert_allclose(transform.graph()(tf.constant(raw)), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_a_feature_without_a_value_is_named(tmp_path: Path, name: str) -> None:
+    """Also a history that shares the table of a feature with values."""
+    table = shop.table(17, seed=1)
+    nothing = pa.array([NOTHING[name]] * table.num_rows, table[name].type)
+    without = table.set_column(table.column_names.index(name), name, nothing)
+    for rows, expected in (
+        ([table, table], []),
+        ([without, without], [name]),
+        ([without, table], []),
+    ):
+        split = write_split(tmp_path / str(len(expected)), pa.concat_tables(rows), [17, 17])
+        assert empty_features(shop.SCHEMA, split) == expected

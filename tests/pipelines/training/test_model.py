@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.storage.dataset import DataSplit
-from pipelines.training.label_checks import check_same_rows
+from pipelines.training.model import check_same_rows
 from recsys_attn.models import aitm, esmm, mlp
 from recsys_attn.schema import Categorical, Schema, Task
 
