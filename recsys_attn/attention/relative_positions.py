@@ -37,8 +37,7 @@ def encodes_order(mechanism: Any) -> bool:
         return any(encodes_order(each) for each in mechanism.mechanisms)
     score = getattr(mechanism, "score", None)
     if isinstance(score, Score):
-        beside = (getattr(mechanism, name, None) for name in ("pair_values", "place_bias"))
-        return score.encodes_order or any(part is not None for part in beside)
+        return score.encodes_order or getattr(mechanism, "pair_values", None) is not None
     return getattr(mechanism, "encodes_order", mechanism.positional)
 
 

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any
 
 from recsys_attn.attention.mechanisms.dense import Dense
-from recsys_attn.attention.mechanisms.head_groups import HeadGroups
 from recsys_attn.attention.relative_positions import ScorePositions
 from recsys_attn.attention.scores.base import SCORES
 from recsys_attn.attention.scores.dot import Dot
@@ -19,17 +18,6 @@ class TimePositions(ScorePositions):
     """Positions in the score that read times."""
 
     uses_times = True
-
-    def _in_dense(self, mechanism: Any, reason: str, **parts: Any) -> Any:
-        """Returns a `Dense` with more parts, in each mechanism of `HeadGroups`."""
-        if isinstance(mechanism, HeadGroups):
-            return mechanism  # whose mechanisms have them already
-        if not isinstance(mechanism, Dense):
-            raise ValueError(
-                f"{type(self).__name__} {reason}, which only the mechanism Dense does. Received: "
-                f"{type(mechanism).__name__}. Leave this out, or use Dense, such as 'transformer'"
-            )
-        return Dense(**{**mechanism.get_config(), **parts})
 
 
 @POSITIONS.register("time_buckets")
@@ -49,7 +37,7 @@ class TimeBucketPositions(TimePositions):
             1.0, the last one starts at 5 years.
         place_distances: Number of distances between the places of events, in both directions, with
             a learned number of their own; longer ones share numbers. Give the `max_length` of the
-            history. Defaults to none. It needs the mechanism `Dense`.
+            history. Defaults to none.
 
     Example:
 
@@ -73,19 +61,15 @@ class TimeBucketPositions(TimePositions):
         return {"class_name": "time_buckets", "config": config}
 
     def in_score(self, score: Config) -> Config:
-        return {"class_name": "sum", "config": {"scores": [score, self._bias]}}
-
-    def in_mechanism(self, mechanism: Any) -> Any:
-        made = super().in_mechanism(mechanism)
-        if self.place_distances is None:
-            return made
-        # Half of a direction's buckets hold one distance each.
-        config = {
-            "num_buckets": 4 * self.place_distances,
-            "max_distance": 2 * self.place_distances,
-        }
-        bias = {"class_name": "relative_buckets", "config": config}
-        return self._in_dense(made, "with `place_distances` read places too", place_bias=bias)
+        scores = [score, self._bias]
+        if self.place_distances is not None:
+            # Half of a direction's buckets hold one distance each.
+            config = {
+                "num_buckets": 4 * self.place_distances,
+                "max_distance": 2 * self.place_distances,
+            }
+            scores.append({"class_name": "relative_buckets", "config": config})
+        return {"class_name": "sum", "config": {"scores": scores}}
 
 
 @POSITIONS.register("time_intervals")
@@ -121,12 +105,12 @@ class TimeIntervalPositions(TimePositions):
         SCORES.get(self._term(False))
 
     def in_mechanism(self, mechanism: Any) -> Any:
-        made = super().in_mechanism(mechanism)
-        if not self.values:
-            return made
+        mechanism = super().in_mechanism(mechanism)
+        # The mechanisms of `HeadGroups` have them already; no other kind takes such a score.
+        if not self.values or not isinstance(mechanism, Dense):
+            return mechanism
         values = {"class_name": "time_intervals", "config": {"max_interval": self.max_interval}}
-        reason = "with values=True add vectors of pairs to the values"
-        return self._in_dense(made, reason, pair_values=values)
+        return Dense(**{**mechanism.get_config(), "pair_values": values})
 
     def _term(self, scale: bool) -> Config:
         config = {"max_interval": self.max_interval, "scale": scale}

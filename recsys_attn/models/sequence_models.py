@@ -276,13 +276,12 @@ def hstu(
     buckets = {"num_buckets": 4 * length, "max_distance": 2 * length}
     places = {"class_name": "relative_buckets", "config": buckets}
     by_time = any(map(is_age, sequences))
-    terms = ["dot", "time_buckets" if by_time else places]
+    times = {"class_name": "time_buckets", "config": {"next_event": True}}
+    terms = ["dot", times, places] if by_time else ["dot", places]
     mechanism = {
         "score": {"class_name": "sum", "config": {"scores": terms}},
         "pattern": "causal",
         "weighting": {"class_name": "silu", "config": {"length": length}},
-        "place_bias": places if by_time else None,
-        "next_positions": by_time,
     }
     size = head_dim or max(1, event_width(schema, width, action) // num_heads)
 

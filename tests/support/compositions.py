@@ -122,8 +122,11 @@ _SCORES = {
     ),
     "times and places": Composition(
         dense(
-            total("dot", part("time_buckets", num_buckets=3)),
-            place_bias=part("relative_buckets", num_buckets=8, max_distance=5),
+            total(
+                "dot",
+                part("time_buckets", num_buckets=3),
+                part("relative_buckets", num_buckets=8, max_distance=5),
+            )
         ),
         crosses=False,
     ),

@@ -235,8 +235,7 @@ class Mechanism(Layer):
     def check_contract(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         """Raises if parts that the user made break their contract, on made input."""
         users = [part for part in layers_in(self) if is_users(part)]
-        needs_positions = getattr(self, "next_positions", False)
-        if users and not needs_positions and not is_traced():
+        if users and not is_traced():
             with visiting(None):
                 require_contract(self, users, (query_shape, key_shape, value_shape))
 

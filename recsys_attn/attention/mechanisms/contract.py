@@ -67,7 +67,8 @@ def _made(mechanism: Any, shapes: Sequence[Shape]) -> list[np.ndarray]:
     """Returns queries, keys and values of two rows."""
     rng = np.random.default_rng(0)
     keys = shapes[1][1] or 5
-    queries = keys if mechanism.own_sequence or mechanism.is_causal else shapes[0][1] or 3
+    one_sequence = mechanism.own_sequence or mechanism.is_causal or mechanism.uses_times
+    queries = keys if one_sequence else shapes[0][1] or 3
     sizes: list[tuple[Any, ...]] = [
         (2, count, *shape[2:]) for count, shape in zip((queries, keys, keys), shapes, strict=True)
     ]
@@ -77,6 +78,12 @@ def _made(mechanism: Any, shapes: Sequence[Shape]) -> list[np.ndarray]:
 
 def _outputs(mechanism: Any, query: Any, key: Any, value: Any, masks: dict[str, Any]) -> np.ndarray:
     tensors = [ops.convert_to_tensor(x, mechanism.compute_dtype) for x in (query, key, value)]
+    if mechanism.uses_times:
+        times = {
+            "query_positions": np.arange(query.shape[1]),
+            "key_positions": np.arange(key.shape[1]),
+        }
+        masks = {**masks, **times}
     output, _ = mechanism(*tensors, **masks)
     return np.asarray(ops.convert_to_numpy(ops.cast(output, "float32")))
 

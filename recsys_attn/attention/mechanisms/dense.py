@@ -15,8 +15,9 @@ from recsys_attn.attention.core.head_layout import (
     swap_heads,
 )
 from recsys_attn.attention.core.masks import MASK_ARGUMENTS, Masks, both, in_front
-from recsys_attn.attention.core.positions import PlacesAndTimes, length_of, pairs, resolve
+from recsys_attn.attention.core.positions import length_of, pairs, resolve
 from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
+from recsys_attn.attention.mechanisms.context_keys import logits_with_context, require_no_places
 from recsys_attn.attention.mechanisms.pair_values import PAIR_VALUES
 from recsys_attn.attention.patterns.base import require_heads, require_steady
 from recsys_attn.attention.scores.base import logits_of
@@ -24,7 +25,7 @@ from recsys_attn.attention.scores.position_tables import keys_within
 from recsys_attn.attention.weightings.base import build_weighting, weights_of
 from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.backend.dropout import Dropout
-from recsys_attn.checks import require_bool, require_share
+from recsys_attn.checks import require_share
 from recsys_attn.layer import build_part
 from recsys_attn.tensors import Shape, Tensor
 
@@ -60,9 +61,9 @@ def attention(
     if bias is not None:
         logits = ops.add(logits, bias)
     weights = weighting(logits, allowed)
-    kept = weights if dropout is None else dropout(weights)
-    output = swap_heads(batched_matmul(kept, swap_heads(value)))
-    return output if pair_values is None else output + pair_values(kept), weights
+    dropped = weights if dropout is None else dropout(weights)
+    output = swap_heads(batched_matmul(dropped, swap_heads(value)))
+    return output if pair_values is None else output + pair_values(dropped), weights
 
 
 @MECHANISMS.register("dense")
@@ -82,13 +83,6 @@ class Dense(Mechanism):
             overfitting.
         pair_values: Vectors of pairs beside the values, such as `TimeIntervalValues` (a
             `mechanisms.PairValues`): an instance, a name or a config. Defaults to none.
-        place_bias: A score such as `"relative_buckets"` that is added to `score` and reads the
-            places of events in their sequence where the positions are times: 0 ... S-1 for the
-            keys, the last T of them for the queries. It uses no content. Defaults to none.
-        next_positions: Whether a query has the position of the event after it for the score, and
-            the last one 0, as in HSTU: where positions are times before the request, that is the
-            time of the event to predict. For one sequence alone, whose positions are given.
-            Defaults to False.
 
     Call arguments:
         query: (B, T, N, H).
@@ -124,6 +118,8 @@ class Dense(Mechanism):
     elsewhere: ClassVar = {
         **Mechanism.elsewhere,
         "causal": "give pattern='causal'",
+        "place_bias": "add it to the score, as in Dot() + TimeBuckets() + RelativeBuckets()",
+        "next_positions": "give the score TimeBuckets(next_event=True)",
     }
 
     def __init__(
@@ -134,13 +130,9 @@ class Dense(Mechanism):
         weighting: Any = "softmax",
         dropout: float = 0.0,
         pair_values: Any = None,
-        place_bias: Any = None,
-        next_positions: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        require_bool("next_positions", next_positions)
-        self.next_positions = next_positions
         self.score = scores.get(score, dtype=self.dtype_policy)
         self.pattern = None if pattern is None else patterns.get(pattern)
         require_steady(self.pattern)
@@ -151,18 +143,11 @@ class Dense(Mechanism):
         if pair_values is not None:
             self.pair_values = PAIR_VALUES.get(pair_values, dtype=self.dtype_policy)
 
-        self.place_bias: Any = None
-        if place_bias is not None:
-            self.place_bias = scores.get(place_bias, dtype=self.dtype_policy)
-            _require_bias(self.place_bias)
-
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         require_a_value_a_key(key_shape, value_shape)
         require_heads(self.pattern, key_shape[2])
         build_part(self, "score", self.score, query_shape, key_shape)
         build_weighting(self, self.weighting, logits_shape(query_shape, key_shape), query_shape)
-        if self.place_bias is not None:
-            build_part(self, "part `place_bias`", self.place_bias, query_shape, key_shape)
         if self.pair_values is not None:
             shapes = query_shape, key_shape, value_shape
             build_part(self, "part `pair_values`", self.pair_values, *shapes)
@@ -173,18 +158,14 @@ class Dense(Mechanism):
         most_keys = self.score.most_keys
         if most_keys is not None:
             key = keys_within(key, most_keys)
-        rows, columns = masks.rows, masks.columns
-        if self.next_positions:  # not for the pattern: it would show the next event
-            rows = _following(query, key, masks)
         allowed = masks.allowed()
         if self.pattern is not None:
             allowed = both(self._pattern(query, key, masks), allowed)
 
         def score(query: Tensor, key: Tensor, allowed: Tensor | None) -> Tensor:
-            if masks.context_size and self.score.positional:
-                return self._beside_context(query, key, allowed, masks)
-            logits = logits_of(self.score, query, key, allowed, rows, columns)
-            return logits if self.place_bias is None else logits + self.place_bias(query, key)
+            if masks.context is None:
+                return logits_of(self.score, query, key, allowed, masks.rows, masks.columns)
+            return logits_with_context(self.score, query, key, allowed, masks)
 
         def weighting(logits: Tensor, allowed: Tensor | None) -> Tensor:
             if masks.bias is not None:
@@ -193,27 +174,12 @@ class Dense(Mechanism):
             return ops.cast(weights, self.compute_dtype)
 
         def pair_values(weights: Tensor) -> Tensor:
-            positions = (x.read_by(self.pair_values) for x in (rows, columns))
+            positions = (x.read_by(self.pair_values) for x in (masks.rows, masks.columns))
             return self.pair_values(weights, query, key, allowed, *positions)
 
         bias = None if masks.bias is None else ops.cast(masks.bias, "float32")
         added = None if self.pair_values is None else pair_values
         return attention(query, key, value, score, weighting, allowed, bias, self.dropout, added)
-
-    def as_cross_attention(self) -> Mechanism:
-        if self.next_positions:
-            raise ValueError(
-                "`next_positions` needs queries that are the events themselves, and these are "
-                "candidates, tasks or learned queries. Leave it out here. Received: "
-                "next_positions=True"
-            )
-        if self.place_bias is not None:
-            raise ValueError(
-                "`place_bias` counts the events between a query and a key of one sequence, and the "
-                "queries (candidates, tasks, learned queries) have no place in it. Leave it out "
-                f"here. Received: place_bias={self.place_bias!r}"
-            )
-        return super().as_cross_attention()
 
     def _pattern(self, query: Tensor, key: Tensor, masks: Masks) -> Tensor:
         rows, columns, context = masks.query_positions, masks.key_positions, masks.context_size
@@ -223,40 +189,8 @@ class Dense(Mechanism):
         pattern = self.pattern(*pairs(*resolve(query, events, rows, columns)), length)
         return in_front(pattern, context, ops.shape(events)[1], True) if context else pattern
 
-    def _beside_context(
-        self, query: Tensor, key: Tensor, allowed: Tensor | None, masks: Masks
-    ) -> Tensor:
-        """Returns logits (B, N, T, M + S): the context stands at the place of every query."""
-        context = masks.context_size
-        zeros = [ops.zeros((1, 1, count), "int32") for count in (ops.shape(query)[1], context)]
-        here = [PlacesAndTimes(x, x) for x in zeros]
-        parts = []
-        for part, (rows, columns) in (
-            (slice(None, context), here),
-            (slice(context, None), (masks.rows, masks.columns)),
-        ):
-            seen = None if allowed is None else allowed[..., part]
-            parts.append(logits_of(self.score, query, key[:, part], seen, rows, columns))
-        return ops.concatenate(parts, axis=-1)
-
     def require_context(self) -> None:
-        """Raises for parts to which a key without a place, or of another projection, has none."""
-        score, weighting = type(self.score).__name__, type(self.weighting).__name__
-        reasons = {
-            f"{score} does not look at the keys": not self.uses_key,
-            f"{score} has weights for each place": self.built and self.score.most_keys is not None,
-            f"{score} has one projection for queries and keys": self.shares_query_and_key,
-            f"{weighting} counts the keys": self.weighting.needs_query,
-            "`place_bias` counts the events between a query and a key": self.place_bias is not None,
-            "`pair_values` reads the place or the time of a key": self.pair_values is not None,
-        }
-        for reason, holds in reasons.items():
-            if holds:
-                raise TypeError(
-                    f"The keys of a context have no place in the sequence, and {reason}. Use "
-                    "another one, such as 'scaled_dot' with 'softmax'; or give the context to the "
-                    "events or the norms (`Film`, norm='conditional')"
-                )
+        require_no_places(self)
 
     @property
     def _lowest_logit(self) -> float:
@@ -267,18 +201,15 @@ class Dense(Mechanism):
 
     @property
     def shares_query_and_key(self) -> bool:
-        """Whether queries and keys have one projection."""
         return self.score.shares_query_and_key
 
     @property
     def positional(self) -> bool:
-        """Whether it uses positions."""
         has_parts = self.pattern is not None or self.pair_values is not None
         return has_parts or self.score.positional
 
     @property
     def uses_times(self) -> bool:
-        """Whether positions are times, and its other parts count places."""
         return self.score.uses_times or getattr(self.pair_values, "uses_times", False)
 
     @property
@@ -288,40 +219,12 @@ class Dense(Mechanism):
 
     @property
     def is_causal(self) -> bool:
-        """Whether no query attends a key after it."""
         return self.pattern is not None and self.pattern.is_causal
 
     @property
     def uses_query(self) -> bool:
-        """Whether it uses the content of the queries."""
         return self.score.uses_query or self.weighting.needs_query
 
     @property
     def uses_key(self) -> bool:
-        """Whether it uses the content of the keys."""
         return self.score.uses_key
-
-
-def _following(query: Tensor, key: Tensor, masks: Masks) -> PlacesAndTimes:
-    """Returns the position of the event after each query; 0 after the last one."""
-    places, times = masks.rows
-    given = places if times is None else times
-    if given is None or masks.context_size or query.shape[1] != key.shape[1]:
-        positions = "no positions" if given is None else "positions"
-        raise ValueError(
-            "`next_positions` needs the positions of one whole sequence, whose events are queries "
-            f"and keys. Received: {positions}, query.shape={tuple(query.shape)}, "
-            f"key.shape={tuple(key.shape)}, keys of a context={masks.context_size}"
-        )
-    padding = [(0, 0)] * (len(given.shape) - 1) + [(0, 1)]
-    following = ops.pad(given[..., 1:], padding)
-    return PlacesAndTimes(places, following) if places is None else PlacesAndTimes(following)
-
-
-def _require_bias(score: Any) -> None:
-    if not score.positional or score.uses_query or score.uses_key or score.uses_times:
-        raise ValueError(
-            "`place_bias` must be a score that reads positions and no content or times, such as "
-            "'alibi' or 'relative_buckets'; others belong to `score`. "
-            f"Received: place_bias={score!r}"
-        )

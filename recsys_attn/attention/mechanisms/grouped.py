@@ -92,9 +92,10 @@ class Grouped(Mechanism):
             )
         if self.score.needs_every_pair:
             raise ValueError(
-                "The unit of time intervals is the shortest one of all events, and a group has a "
-                "few: in other groups the same events would score otherwise, by later events too. "
-                f"Use TimeBuckets, or the mechanism Dense. Received: score={self.score!r}"
+                "The score needs all events, and a group has a few: the unit of time intervals is "
+                "the shortest one of all events, and `next_event` reads the event after a query. "
+                "Use TimeBuckets without `next_event`, or the mechanism Dense. "
+                f"Received: score={self.score!r}"
             )
         if not self.router.has_positions and (self.pattern is not None or self.score.positional):
             raise ValueError(

@@ -10,7 +10,7 @@ from recsys_attn.attention.core.head_layout import head_sizes
 from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.attention.scores.position_tables import distances, spread
 from recsys_attn.backend.head_tables import read
-from recsys_attn.checks import require_number, require_positive
+from recsys_attn.checks import require_bool, require_number, require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.tensors import Shape, Tensor
 
@@ -35,8 +35,7 @@ class TimeBuckets(Score):
     buckets of near times are narrow, and those of far ones wide. A pattern counts the places of the
     events, whatever their times.
 
-    The paper adds a bias by place too: `Dense(Dot() + TimeBuckets(), place_bias=...)`, with
-    `RelativeBuckets` for example.
+    The paper adds a bias by place too: `Dot() + TimeBuckets() + RelativeBuckets()`.
 
     Source: Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential
     Transducers for Generative Recommendations" (HSTU), ICML 2024, arXiv 2402.17152. The heads of
@@ -48,6 +47,9 @@ class TimeBuckets(Score):
         step: Width of a bucket in the logarithm of the time. Defaults to 0.301 as in the authors'
             code: with 128 buckets far more than all times; with 1.0, 20 buckets reach 15 years of
             seconds.
+        next_event: Whether the time of a query is that of the event after it, and 0 for the last
+            one, as in HSTU: with times before the request, the time of the event to predict. For
+            the mechanism `Dense` over one whole sequence. Defaults to False.
 
     Call arguments:
         query, key, allowed: See `Score`.
@@ -73,12 +75,21 @@ class TimeBuckets(Score):
     uses_query = False
     uses_key = False
 
-    def __init__(self, num_buckets: int = 128, step: float = 0.301, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        num_buckets: int = 128,
+        step: float = 0.301,
+        next_event: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         require_positive("num_buckets", num_buckets)
         require_number("step", step, above=0)
         self.num_buckets = num_buckets
+        require_bool("next_event", next_event)
         self.step = step
+        self.next_event = next_event
+        self.needs_every_pair = next_event
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         heads, _, _ = head_sizes(query_shape, key_shape)
@@ -98,7 +109,20 @@ class TimeBuckets(Score):
         query_positions: Tensor | None = None,
         key_positions: Tensor | None = None,
     ) -> Tensor:
+        if self.next_event:
+            query_positions = _next(query, key, query_positions)
         apart = distances(query, key, query_positions, key_positions)
         buckets = buckets_of_times(apart, self.num_buckets, self.step)
         logits = ops.cast(read(self.table, buckets), self.compute_dtype)
         return spread(logits, query, key)
+
+
+def _next(query: Tensor, key: Tensor, times: Tensor | None) -> Tensor:
+    """Returns the time of the event after each query; 0 after the last one."""
+    if times is None or query.shape[1] != key.shape[1]:
+        raise ValueError(
+            "`next_event` needs the times of one whole sequence, whose events are queries and "
+            f"keys. Received: {'no positions' if times is None else 'positions'}, "
+            f"query.shape={tuple(query.shape)}, key.shape={tuple(key.shape)}"
+        )
+    return ops.pad(times[..., 1:], [(0, 0)] * (len(times.shape) - 1) + [(0, 1)])

@@ -102,7 +102,6 @@ SCORES: dict[str, Callable[[], Any]] = {
 }
 MECHANISMS: dict[str, Callable[[], Any]] = {
     **{f"dense, {name}": partial(causal, make) for name, make in SCORES.items()},
-    "dense, place bias": lambda: Dense(Dot() + buckets(), "causal", place_bias=Alibi()),
     "dense, values of places": lambda: Dense(Dot() + buckets(), "causal", pair_values=Earlier()),
     "dense, values of times": lambda: Dense(Rotary(), "causal", pair_values=TimeIntervalValues(8)),
     "blocks": lambda: Routed(Blocks(2, after=0), Rotary() + buckets(), Local(2) & Causal()),
@@ -266,7 +265,5 @@ def test_blocks_of_times_and_of_places_are_refused() -> None:
 
 
 def test_parts_without_times_refuse_scores_of_times() -> None:
-    with pytest.raises(ValueError, match="no content or times"):
-        Dense(place_bias=buckets())
     with pytest.raises(ValueError, match="score of times is not possible"):
         Compressed("pool", Dot() + buckets())

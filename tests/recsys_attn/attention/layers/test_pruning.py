@@ -38,7 +38,10 @@ MECHANISMS = [
     {"class_name": "dense", "config": {"score": CAPPED, "weighting": "attention_sink"}},
     {
         "class_name": "dense",
-        "config": {"pair_values": "time_intervals", "place_bias": "relative_buckets"},
+        "config": {
+            "score": {"class_name": "sum", "config": {"scores": ["dot", "relative_buckets"]}},
+            "pair_values": "time_intervals",
+        },
     },
     "hstu",
     "linformer",

@@ -14,7 +14,7 @@ from recsys_attn.attention.decays import Decay
 from recsys_attn.attention.feature_maps import FeatureMap
 from recsys_attn.attention.mechanisms import Mechanism
 from recsys_attn.attention.mechanisms.pair_values import PairValues
-from recsys_attn.attention.scores import Dot, Score
+from recsys_attn.attention.scores import Dot, Score, TimeBuckets
 from recsys_attn.attention.weightings import Softmax, TalkingHeads, Weighting
 
 EVENTS = np.random.default_rng(0).normal(size=(2, 5, 8)).astype("float32")
@@ -97,6 +97,10 @@ BROKEN = {
     "features": (lambda: Linear(Boundless()), "Boundless must keep .*: finite features"),
     "decay": (lambda: Linear(causal=True, decay=Gone()), "Gone must keep .*: the share of a key"),
     "weighting": (lambda: Dense(weighting=Leaky()), "Leaky must keep .*0 where `allowed` is False"),
+    "beside times": (
+        lambda: Dense(Dot() + TimeBuckets(4, next_event=True), weighting=Leaky()),
+        "Leaky must keep .*0 where `allowed` is False",
+    ),
     "denominator": (lambda: Dense(weighting=Masked()), "changes by .* that `key_mask` hides"),
     "mechanism": (AllOf, "AllOf must keep .*`honours` names the masks"),
     "causal": (EarlierOnly, "`is_causal`, and a first output"),

@@ -23,7 +23,7 @@ from recsys_attn.attention.patterns import (
 )
 from recsys_attn.attention.relative_positions import encodes_order
 from recsys_attn.attention.routers import Blocks
-from recsys_attn.attention.scores import Alibi, Dot, SoftCap, TimeBuckets, TimeIntervals
+from recsys_attn.attention.scores import Dot, SoftCap, TimeBuckets, TimeIntervals
 from recsys_attn.attention.time_positions import TimeBucketPositions, TimeIntervalPositions
 from recsys_attn.serialization import deserialize, serialize
 from tests.support.arrays import assert_close, normal, weights_of
@@ -93,7 +93,7 @@ def test_hstu_adds_the_bias_by_place_and_by_time(queries: int) -> None:
     randomise(mechanism)
     _, weights = mechanism(query, key, value, **arguments)
     by_time, by_place = weights_of(mechanism)
-    distances = [mechanism.place_bias.bucket(d) for d in range(1 - S, S)]
+    distances = [mechanism.score.scores[2].bucket(d) for d in range(1 - S, S)]
     assert len(set(distances)) == 2 * S - 1
     time_score = reference.total(reference.dot(), reference.time_buckets(by_time, 0.7))
     for b, n, i, j in np.ndindex(np.asarray(weights).shape):
@@ -105,50 +105,43 @@ def test_hstu_adds_the_bias_by_place_and_by_time(queries: int) -> None:
         np.testing.assert_allclose(np.asarray(weights)[b, n, i, j], expected, atol=1e-5)
 
 
-def test_place_bias_reads_places_and_no_content() -> None:
-    query, key, value = normal((B, S, N, H), (B, S, N, H), (B, S, N, 3))
-    at = {"query_positions": TIMES, "key_positions": TIMES}
-    beside, inside = Dense("dot", place_bias="alibi"), Dense(Dot() + Alibi())
-    output, weights = beside(query, key, value, **at)
-    assert_close(output, inside(query, key, value)[0])  # without positions, places
-    assert np.abs(np.asarray(weights) - inside(query, key, value, **at)[1]).max() > 1e-3
-    with pytest.raises(ValueError, match="`place_bias` must be a score that reads positions and"):
-        Dense(place_bias="rotary")
-    with pytest.raises(ValueError, match="have no place in it"):
-        AttentionPooling(beside)
-    with pytest.raises(ValueError, match=r"read places too, which only .* Dense does.*Routed"):
-        TimeBucketPositions(place_distances=S).in_mechanism("longformer")
+def test_distances_of_places_need_no_dense_attention() -> None:
+    routed = TimeBucketPositions(place_distances=S).in_mechanism("longformer")
+    assert [type(part).__name__ for part in routed.score.scores[1:]] == [
+        "TimeBuckets",
+        "RelativeBuckets",
+    ]
 
 
-def test_next_positions_are_those_of_the_event_to_predict() -> None:
+def test_next_event_is_the_event_to_predict() -> None:
     query, key, value = normal((B, S, N, H), (B, S, N, H), (B, S, N, 3))
     times = TIMES - TIMES[:, -1:] - 5
     following = np.pad(times[:, 1:], ((0, 0), (0, 1)))  # the request is at 0
-    ahead = Dense(Dot() + TimeBuckets(6, step=0.7), "causal", next_positions=True)
-    own = Dense(Dot() + TimeBuckets(6, step=0.7))
+    ahead = Dense(Dot() + TimeBuckets(6, step=0.7, next_event=True), "causal")
+    present = Dense(Dot() + TimeBuckets(6, step=0.7))
     ahead(query, key, value, query_positions=times, key_positions=times)
     randomise(ahead)
     _, weights = ahead(query, key, value, query_positions=times, key_positions=times)
-    own.build(query.shape, key.shape, value.shape)
-    own.set_weights(ahead.get_weights())
+    present.build(query.shape, key.shape, value.shape)
+    present.set_weights(ahead.get_weights())
 
     def expected(positions: np.ndarray) -> np.ndarray:
         # The pattern counts the places of the events, and hides the next one.
         seen = np.tri(S, dtype=bool)[None]
         given = {"query_positions": positions, "key_positions": times, "attention_mask": seen}
-        return np.asarray(own(query, key, value, **given)[1])
+        return np.asarray(present(query, key, value, **given)[1])
 
     assert_close(weights, expected(following))
     assert np.abs(expected(times) - expected(following)).max() > 0.1
 
 
 @pytest.mark.parametrize("given", [{}, {"query_positions": [1], "key_positions": [1, 2, 3]}])
-def test_next_positions_need_those_of_one_sequence(given: dict[str, list[int]]) -> None:
+def test_next_event_needs_the_times_of_one_sequence(given: dict[str, list[int]]) -> None:
     query, key = normal((1, len(given.get("query_positions", [0] * 3)), N, H), (1, 3, N, H))
-    with pytest.raises(ValueError, match="`next_positions` needs the positions of one whole"):
-        Dense(Dot() + TimeBuckets(4), next_positions=True)(query, key, key, **given)
-    with pytest.raises(ValueError, match="`next_positions` needs queries that are the events"):
-        AttentionPooling(Dense(Dot() + TimeBuckets(4), next_positions=True))
+    with pytest.raises(ValueError, match="`next_event` needs the times of one whole sequence"):
+        Dense(Dot() + TimeBuckets(4, next_event=True))(query, key, key, **given)
+    with pytest.raises(ValueError, match="`next_event` reads the event after a query"):
+        Routed(Blocks(2), Dot() + TimeBuckets(4, next_event=True))
 
 
 PATTERNS = {
