@@ -25,8 +25,8 @@ from pipelines.experiment.config import experiment_type
 from pipelines.ingest.data_options import known_source
 from pipelines.ingest.source import SOURCES
 from pipelines.pretraining.experiment import SequenceExperiment
-from recsys_attn.attention import presets
-from recsys_attn.blocks import activations, norms, positions
+from recsys_attn.attention import positions, presets
+from recsys_attn.blocks import activations, norms
 from recsys_attn.id_transforms import Vocabulary
 from recsys_attn.interactions.field_update import FieldUpdate
 from recsys_attn.models import MODELS, encoders, option_types, placements

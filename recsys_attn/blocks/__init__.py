@@ -1,4 +1,4 @@
-"""Building blocks of models: MLP, Dice, Transformer blocks, mixers, position embeddings."""
+"""Building blocks of models: MLP, Dice, Transformer blocks, mixers."""
 
 from recsys_attn.blocks.attentional_gru import AttentionalGru
 from recsys_attn.blocks.control_tokens import ControlTokens
@@ -13,10 +13,6 @@ from recsys_attn.blocks.gate_unit import GateUnit
 from recsys_attn.blocks.gating_mixer import GatingMixer
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.blocks.position_mixers import FourierMixer, TokenMixer
-from recsys_attn.blocks.positions.axial import AxialPositions
-from recsys_attn.blocks.positions.coordinates import CoordinatePositions
-from recsys_attn.blocks.positions.learned import LearnedPositions
-from recsys_attn.blocks.positions.sinusoidal import SinusoidalPositions
 from recsys_attn.blocks.segment_memory import SegmentMemory
 from recsys_attn.blocks.sequence_mixers import ConvolutionMixer, RecurrentMixer
 from recsys_attn.blocks.squeeze_excitation import SqueezeExcitation
@@ -24,11 +20,9 @@ from recsys_attn.blocks.transformer import TransformerBlock
 
 __all__ = [
     "AttentionalGru",
-    "AxialPositions",
     "ConditionalNorm",
     "ControlTokens",
     "ConvolutionMixer",
-    "CoordinatePositions",
     "Dice",
     "FactorizedDense",
     "FeedForward",
@@ -36,11 +30,9 @@ __all__ = [
     "FourierMixer",
     "GateUnit",
     "GatingMixer",
-    "LearnedPositions",
     "Mlp",
     "RecurrentMixer",
     "SegmentMemory",
-    "SinusoidalPositions",
     "SqueezeExcitation",
     "TokenMixer",
     "TransformerBlock",

@@ -51,7 +51,8 @@ class TransformerEncoder(Stack):
 
     >>> import keras
     >>> from recsys_attn.attention import MultiHeadAttention
-    >>> from recsys_attn.blocks import LearnedPositions, TransformerBlock, TransformerEncoder
+    >>> from recsys_attn.attention.positions import LearnedPositions
+    >>> from recsys_attn.blocks import TransformerBlock, TransformerEncoder
     >>> events = LearnedPositions(50)(keras.random.normal((2, 5, 8)))
     >>> encoder = TransformerEncoder([TransformerBlock(MultiHeadAttention(2, 4)) for _ in range(3)])
     >>> output, states = encoder(events, return_states=True)

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention.core.mask_checks import require_fit
-from recsys_attn.attention.core.positions import after_the_last, compact, in_columns
+from recsys_attn.attention.core.places import after_the_last, compact, in_columns
 from recsys_attn.attention.core.weights import dense_weights
 from recsys_attn.attention.layers.make_layer import attention_layer
 from recsys_attn.layer import Layer

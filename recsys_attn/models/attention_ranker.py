@@ -81,7 +81,7 @@ def attention_ranker(
             options (`recsys_attn.models.encoders`). Defaults to no encoder.
         encoder_layers: Number of blocks of the encoder. Defaults to one.
         encoder_positions: How the encoder knows the order of the events: a name or a config of
-            `recsys_attn.blocks.positions`, such as `"learned"` or `"rotary"`; `"none"` for an
+            `recsys_attn.attention.positions`, such as `"learned"` or `"rotary"`; `"none"` for an
             encoder that is blind to it. Defaults to the positions of the encoder's score where it
             has some, as in `"alibi"`, and else to `"learned"`, counted from the latest event.
         encoder_context: Features of the request, such as the scenario, for the encoder: `features`,

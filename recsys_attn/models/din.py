@@ -77,7 +77,7 @@ def din(
             with 2 heads of 16. A pair of heads is for grouped queries, a pair of sizes for values
             of another size than keys (`MultiHeadAttention`).
         encoder_positions: How the encoder knows the order of the events: a name or a config of
-            `recsys_attn.blocks.positions`, such as `"learned"` or `"rotary"`; `"none"` for an
+            `recsys_attn.attention.positions`, such as `"learned"` or `"rotary"`; `"none"` for an
             encoder that is blind to it. Defaults to the positions of the encoder's score where it
             has some, as in `"alibi"`, and else to `"learned"`, counted from the latest event.
         encoder_context: Features of the request, such as the scenario, for the encoder: `features`,

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from recsys_attn.attention import relative_positions
-from recsys_attn.attention.core.positions import front_first, in_columns
-from recsys_attn.attention.time_positions import TimePositions
+from recsys_attn.attention.core.places import front_first, in_columns
+from recsys_attn.attention.positions import transformer_xl
+from recsys_attn.attention.positions.base import POSITIONS, EventPositions, Positions
+from recsys_attn.attention.positions.by_time import TimePositions
+from recsys_attn.attention.positions.in_score import NoPositions
+from recsys_attn.attention.positions.learned import LearnedPositions
 from recsys_attn.blocks.control_tokens import ControlTokens
 from recsys_attn.blocks.film import Film
-from recsys_attn.blocks.positions.base import POSITIONS, EventPositions, Positions
-from recsys_attn.blocks.positions.learned import LearnedPositions
 from recsys_attn.checks import require_bool, require_number
 from recsys_attn.layer import Layer
 from recsys_attn.models import encoders
@@ -89,7 +90,7 @@ class EncodedHistory(Layer):
         require_bool("share_biases", share_biases)
         self.share_biases = share_biases
         if share_biases:
-            relative_positions.share_biases(self.encoder)
+            transformer_xl.share_biases(self.encoder)
         self.context = None if context is None else EncoderContext.of(context)
         self.film = None
         if self.context is not None and self.context.how == "film":
@@ -279,7 +280,7 @@ def _with_positions(encoder: Any, kind: Positions) -> Any:
     mechanism = encoders.mechanism_of(encoder)
     if mechanism is not None:
         return encoders.with_mechanism(encoder, kind.in_mechanism(mechanism))
-    blind = isinstance(kind, relative_positions.NoPositions)
+    blind = isinstance(kind, NoPositions)
     if isinstance(kind, EventPositions) or (blind and not encoders.encodes_order(encoder)):
         return encoder
     raise ValueError(

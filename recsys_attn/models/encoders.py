@@ -7,9 +7,10 @@ from typing import Any
 
 import keras
 
-from recsys_attn.attention import presets, relative_positions
+from recsys_attn.attention import presets
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.attention.mechanisms.base import MECHANISMS
+from recsys_attn.attention.positions import in_score
 from recsys_attn.blocks.attended import is_mixer
 from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.blocks.gating_mixer import GatingMixer
@@ -177,7 +178,7 @@ def encodes_order(identifier: Any) -> bool:
     """Returns whether the order of the events matters to an encoder without positions."""
     mechanism = mechanism_of(identifier)
     if mechanism is not None:
-        return relative_positions.encodes_order(mechanism)
+        return in_score.encodes_order(mechanism)
     while _kind(identifier) is not None:
         identifier = _inner(identifier)[1]
     return getattr(_part(identifier, 1, 1), "encodes_order", False)

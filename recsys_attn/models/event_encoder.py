@@ -8,9 +8,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention import relative_positions
+from recsys_attn.attention.positions import transformer_xl
+from recsys_attn.attention.positions.base import POSITIONS
 from recsys_attn.backend.dropout import Dropout
-from recsys_attn.blocks.positions.base import POSITIONS
 from recsys_attn.checks import require_bool, require_share
 from recsys_attn.layer import Layer
 from recsys_attn.models.encoded_history import EncoderParts
@@ -79,7 +79,7 @@ class EventEncoder(Layer):
         self.positions: Any = None if positions is None else POSITIONS.get(positions)
         self.share_biases = share_biases
         if share_biases:
-            relative_positions.share_biases(self.encoder)
+            transformer_xl.share_biases(self.encoder)
         self.scale = scale
         self.normalise = normalise
         self.norm = keras.layers.LayerNormalization(dtype=self.dtype_policy) if normalise else None

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import presets
-from recsys_attn.attention.core.positions import front_first
+from recsys_attn.attention.core.places import front_first
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.blocks.attentional_gru import AttentionalGru
 from recsys_attn.blocks.sequence_mixers import RecurrentMixer

@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeAlias
 
-from recsys_attn.attention import presets
+from recsys_attn.attention import positions, presets
 from recsys_attn.attention.layers.head_counts import head_sizes_of, key_head_of_each
-from recsys_attn.blocks import activations, norms, positions
+from recsys_attn.blocks import activations, norms
 from recsys_attn.checks import require_sizes
 from recsys_attn.interactions.field_update import FieldUpdate
 from recsys_attn.models import encoder_context, encoders, placements

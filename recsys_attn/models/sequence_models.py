@@ -6,8 +6,8 @@ from typing import Any
 
 from recsys_attn.attention.gates.output import OutputGate
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
+from recsys_attn.attention.positions.learned import LearnedPositions
 from recsys_attn.blocks.encoder import TransformerEncoder
-from recsys_attn.blocks.positions.learned import LearnedPositions
 from recsys_attn.blocks.transformer import TransformerBlock
 from recsys_attn.models.encoded_history import EncoderParts, encoder_parts
 from recsys_attn.models.encoders import is_causal
@@ -66,7 +66,7 @@ def sasrec(
         num_layers: Number of blocks.
         num_heads: Number of heads, which share the width.
         dropout: Share of embeddings, weights of attention and outputs that is dropped in training.
-        positions: A name or a config of `recsys_attn.blocks.positions`. Defaults to `"learned"`,
+        positions: A name or a config of `recsys_attn.attention.positions`. Defaults to `"learned"`,
             counted from the latest event. `{"class_name": "time_intervals", "config": {"values":
             true}}` is TiSASRec, for a history with times.
         tied: Whether the output has the vectors of the input; a second table is gSASRec's.

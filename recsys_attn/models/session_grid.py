@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from keras import ops
 
-from recsys_attn.attention.core.positions import front_first
+from recsys_attn.attention.core.places import front_first
 from recsys_attn.tensors import Tensor
 
 

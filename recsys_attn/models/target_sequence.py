@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from recsys_attn.attention.core.positions import front_first
+from recsys_attn.attention.core.places import front_first
 from recsys_attn.attention.core.watching import HeadsCall, visiting, visitor
 from recsys_attn.attention.scores.time_buckets import buckets_of_times
 from recsys_attn.blocks.attended import is_mixer

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from recsys_attn.attention import presets
-from recsys_attn.attention.core.positions import after_the_last
+from recsys_attn.attention.core.places import after_the_last
 from recsys_attn.checks import require_positive
 from recsys_attn.initializers import blockwise
 from recsys_attn.layer import Layer, build_part

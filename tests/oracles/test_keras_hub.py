@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from recsys_attn.attention import Dense, MultiHeadAttention, masks, presets
+from recsys_attn.attention.positions import SinusoidalPositions
 from recsys_attn.attention.scores import Alibi, Dot, Rotary
-from recsys_attn.blocks import SinusoidalPositions
 from tests.oracles.support import agree, assign, normal, numpy, oracle
 
 B, T, S, M, E, N, H = 2, 3, 7, 5, 22, 4, 6

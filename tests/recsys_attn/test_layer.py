@@ -25,10 +25,10 @@ from recsys_attn.attention import (
 from recsys_attn.attention.compressors import Convolution
 from recsys_attn.attention.mechanisms import Compressed, Lookup, Routed
 from recsys_attn.attention.patterns import Causal
+from recsys_attn.attention.positions import LearnedPositions
 from recsys_attn.attention.scores import Additive, Alibi, Dot
 from recsys_attn.backend.dropout import Dropout
 from recsys_attn.blocks import (
-    LearnedPositions,
     TransformerBlock,
     TransformerDecoderBlock,
     TransformerEncoder,

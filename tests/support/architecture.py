@@ -53,7 +53,7 @@ FOLDER_ORDER: Mapping[str, str] = {
         "tensors named_parts model_names lazy registered"
     ),
     "recsys_attn.attention": (
-        "layers disagreement time_positions relative_positions presets mechanisms routers gates "
+        "layers disagreement positions presets mechanisms routers gates "
         "scores weightings feature_maps decays compressors patterns masks core"
     ),
 }

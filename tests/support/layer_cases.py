@@ -17,13 +17,17 @@ from recsys_attn.attention import (
     weightings,
 )
 from recsys_attn.attention.gates import HardConcrete, OutputGate
+from recsys_attn.attention.positions import (
+    AxialPositions,
+    CoordinatePositions,
+    LearnedPositions,
+    SinusoidalPositions,
+)
 from recsys_attn.blocks import (
     AttentionalGru,
-    AxialPositions,
     ConditionalNorm,
     ControlTokens,
     ConvolutionMixer,
-    CoordinatePositions,
     Dice,
     FactorizedDense,
     FeedForward,
@@ -31,11 +35,9 @@ from recsys_attn.blocks import (
     FourierMixer,
     GateUnit,
     GatingMixer,
-    LearnedPositions,
     Mlp,
     RecurrentMixer,
     SegmentMemory,
-    SinusoidalPositions,
     SqueezeExcitation,
     TokenMixer,
     TransformerBlock,

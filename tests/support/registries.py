@@ -13,9 +13,9 @@ from pipelines.metrics import METRICS
 from recsys_attn.attention.gates import GATES
 from recsys_attn.attention.mechanisms import MECHANISMS
 from recsys_attn.attention.patterns import PATTERNS
+from recsys_attn.attention.positions import POSITIONS
 from recsys_attn.attention.scores import SCORES
 from recsys_attn.attention.weightings import WEIGHTINGS
-from recsys_attn.blocks.positions import POSITIONS
 from recsys_attn.models import MODELS
 
 REGISTRIES = (

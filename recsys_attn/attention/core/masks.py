@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from recsys_attn.attention.core.mask_checks import require_fit
-from recsys_attn.attention.core.positions import PlacesAndTimes
+from recsys_attn.attention.core.places import PlacesAndTimes
 from recsys_attn.tensors import Shape, Tensor
 
 

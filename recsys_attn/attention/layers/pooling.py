@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from recsys_attn.attention.core.positions import after_the_last, compact, in_columns
+from recsys_attn.attention.core.places import after_the_last, compact, in_columns
 from recsys_attn.attention.core.weights import dense_weights
 from recsys_attn.attention.layers.make_layer import attention_layer
 from recsys_attn.checks import require_mask_of, require_positive

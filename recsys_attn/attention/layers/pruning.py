@@ -12,7 +12,7 @@ from keras import ops
 from recsys_attn.attention.mechanisms.dense import Dense
 from recsys_attn.attention.mechanisms.disentangled import Disentangled
 from recsys_attn.attention.mechanisms.linear import Linear
-from recsys_attn.attention.relative_positions import encodes_order
+from recsys_attn.attention.positions.in_score import encodes_order
 from recsys_attn.attention.weightings.talking_heads import TalkingHeads
 from recsys_attn.layer import layers_in
 from recsys_attn.serialization import deserialize, replaced, serialize

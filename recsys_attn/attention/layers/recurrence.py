@@ -9,9 +9,9 @@ from keras import ops
 
 from recsys_attn.attention.layers import steps
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
+from recsys_attn.attention.positions.base import EventPositions
 from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.blocks.mixers import Mixer
-from recsys_attn.blocks.positions.base import EventPositions
 from recsys_attn.blocks.residuals import Reversible
 from recsys_attn.blocks.segment_memory import SegmentMemory
 from recsys_attn.blocks.transformer import TransformerBlock

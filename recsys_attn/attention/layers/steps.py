@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from recsys_attn.attention.core.masks import Masks
-from recsys_attn.attention.core.positions import pairs, resolve
+from recsys_attn.attention.core.places import pairs, resolve
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.attention.mechanisms.dense import Dense, attention
 from recsys_attn.attention.mechanisms.routed import Routed

@@ -10,7 +10,7 @@ from keras import ops
 from recsys_attn.attention import compressors, scores, weightings
 from recsys_attn.attention.core.head_layout import logits_shape, require_a_value_a_key
 from recsys_attn.attention.core.masks import Masks, both
-from recsys_attn.attention.core.positions import PlacesAndTimes, natural_positions, pairs
+from recsys_attn.attention.core.places import PlacesAndTimes, natural_positions, pairs
 from recsys_attn.attention.core.weights import SummaryWeights
 from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
 from recsys_attn.attention.mechanisms.dense import attention

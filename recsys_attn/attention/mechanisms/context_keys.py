@@ -7,7 +7,7 @@ from typing import Any
 from keras import ops
 
 from recsys_attn.attention.core.masks import Masks
-from recsys_attn.attention.core.positions import PlacesAndTimes
+from recsys_attn.attention.core.places import PlacesAndTimes
 from recsys_attn.attention.scores.base import Score, logits_of
 from recsys_attn.tensors import Tensor
 

@@ -15,7 +15,7 @@ from recsys_attn.attention.core.head_layout import (
     swap_heads,
 )
 from recsys_attn.attention.core.masks import MASK_ARGUMENTS, Masks, both, in_front
-from recsys_attn.attention.core.positions import length_of, pairs, resolve
+from recsys_attn.attention.core.places import length_of, pairs, resolve
 from recsys_attn.attention.mechanisms.base import MECHANISMS, Mechanism
 from recsys_attn.attention.mechanisms.context_keys import logits_with_context, require_no_places
 from recsys_attn.attention.mechanisms.pair_values import PAIR_VALUES

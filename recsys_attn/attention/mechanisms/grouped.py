@@ -18,7 +18,7 @@ from recsys_attn.attention.core.head_layout import (
     swap_heads,
 )
 from recsys_attn.attention.core.masks import Masks, both
-from recsys_attn.attention.core.positions import PlacesAndTimes, pairs
+from recsys_attn.attention.core.places import PlacesAndTimes, pairs
 from recsys_attn.attention.core.weights import SparseWeights
 from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.attention.patterns.base import require_heads, require_steady

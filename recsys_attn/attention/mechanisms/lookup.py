@@ -6,7 +6,7 @@ from keras import ops
 
 from recsys_attn.attention.core.head_layout import require_a_value_a_key
 from recsys_attn.attention.core.masks import Masks
-from recsys_attn.attention.core.positions import length_of
+from recsys_attn.attention.core.places import length_of
 from recsys_attn.attention.core.weights import SparseWeights
 from recsys_attn.attention.mechanisms.base import MECHANISMS
 from recsys_attn.attention.mechanisms.grouped import (

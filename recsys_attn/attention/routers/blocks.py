@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from recsys_attn.attention.core.head_layout import broadcast_size
-from recsys_attn.attention.core.positions import length_of
+from recsys_attn.attention.core.places import length_of
 from recsys_attn.attention.patterns.base import Pattern
 from recsys_attn.attention.patterns.blocks import block_count
 from recsys_attn.attention.routers.base import ROUTERS, Router

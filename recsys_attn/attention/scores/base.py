@@ -9,7 +9,7 @@ from typing import Any
 from keras import ops
 
 from recsys_attn.attention.core.head_layout import logits_shape
-from recsys_attn.attention.core.positions import PlacesAndTimes
+from recsys_attn.attention.core.places import PlacesAndTimes
 from recsys_attn.layer import Layer, build_part
 from recsys_attn.registry import Registry
 from recsys_attn.tensors import Shape, Tensor

@@ -7,7 +7,7 @@ import functools
 from keras import ops
 
 from recsys_attn.attention.core.head_layout import broadcast_size, per_head
-from recsys_attn.attention.core.positions import pairs, resolve
+from recsys_attn.attention.core.places import pairs, resolve
 from recsys_attn.tensors import Shape, Tensor
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from keras import ops
 
 from recsys_attn.attention.core.head_layout import head_sizes, per_head, swap_heads
-from recsys_attn.attention.core.positions import pairs
+from recsys_attn.attention.core.places import pairs
 from recsys_attn.attention.scores.base import SCORES, Score
 from recsys_attn.attention.scores.position_tables import (
     known_length,

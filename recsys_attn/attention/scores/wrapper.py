@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from recsys_attn.attention.core.positions import PlacesAndTimes
+from recsys_attn.attention.core.places import PlacesAndTimes
 from recsys_attn.attention.scores.base import SCORES, Score, logits_of
 from recsys_attn.layer import build_part
 from recsys_attn.tensors import Shape, Tensor

@@ -13,7 +13,7 @@ import pytest
 from recsys_attn import models
 from recsys_attn.attention import watch_heads
 from recsys_attn.attention.patterns import Causal, Local
-from recsys_attn.blocks.positions import POSITIONS
+from recsys_attn.attention.positions import POSITIONS
 from recsys_attn.models.ranking import RankingModel
 from tests.support.arrays import assert_close
 from tests.support.small_models import EVENTS, SCHEMA, S, inputs

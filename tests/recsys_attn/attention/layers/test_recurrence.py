@@ -14,17 +14,19 @@ from recsys_attn.attention import Dense, HeadGroups, Linear, MultiHeadAttention,
 from recsys_attn.attention.layers.attention import Attention
 from recsys_attn.attention.mechanisms.routed import Routed
 from recsys_attn.attention.patterns import Causal, Dilated, Global, Local, PerHead
+from recsys_attn.attention.positions import (
+    AxialPositions,
+    CoordinatePositions,
+    LearnedPositions,
+    SinusoidalPositions,
+)
 from recsys_attn.attention.routers import Blocks
 from recsys_attn.attention.scores import QkNorm, SoftCap, Temperature
 from recsys_attn.blocks import (
-    AxialPositions,
     ConvolutionMixer,
-    CoordinatePositions,
     GatingMixer,
-    LearnedPositions,
     RecurrentMixer,
     SegmentMemory,
-    SinusoidalPositions,
     SqueezeExcitation,
     TransformerBlock,
     TransformerEncoder,

@@ -18,7 +18,7 @@ from recsys_attn.attention import (
     prune_heads,
 )
 from recsys_attn.attention.mechanisms import Compressed, Dense, Linear
-from recsys_attn.attention.relative_positions import AlibiPositions, encodes_order
+from recsys_attn.attention.positions import AlibiPositions, encodes_order
 from recsys_attn.attention.routers import Blocks, KMeans, Lsh
 from recsys_attn.serialization import deserialize, serialize
 from tests.support.arrays import assert_close, numpy

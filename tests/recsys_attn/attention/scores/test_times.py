@@ -21,10 +21,13 @@ from recsys_attn.attention.patterns import (
     Prepended,
     Strided,
 )
-from recsys_attn.attention.relative_positions import encodes_order
+from recsys_attn.attention.positions import (
+    TimeBucketPositions,
+    TimeIntervalPositions,
+    encodes_order,
+)
 from recsys_attn.attention.routers import Blocks
 from recsys_attn.attention.scores import Dot, SoftCap, TimeBuckets, TimeIntervals
-from recsys_attn.attention.time_positions import TimeBucketPositions, TimeIntervalPositions
 from recsys_attn.serialization import deserialize, serialize
 from tests.support.arrays import assert_close, normal, weights_of
 from tests.support.layer_case import randomise

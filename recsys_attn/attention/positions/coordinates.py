@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.blocks.positions.base import POSITIONS, CountedPositions
+from recsys_attn.attention.positions.base import POSITIONS, CountedPositions
 from recsys_attn.checks import is_whole, require_bool, require_mask_of
 from recsys_attn.tensors import Shape, Tensor
 

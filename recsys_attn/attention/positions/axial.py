@@ -9,7 +9,7 @@ from typing import Any, Self
 import keras
 from keras import ops
 
-from recsys_attn.blocks.positions.base import POSITIONS, CountedPositions
+from recsys_attn.attention.positions.base import POSITIONS, CountedPositions
 from recsys_attn.checks import require_bool, require_sizes
 from recsys_attn.tensors import Config, Shape, Tensor
 

@@ -25,7 +25,7 @@ class Positions:
 
     Example:
 
-    >>> from recsys_attn.blocks.positions import POSITIONS
+    >>> from recsys_attn.attention.positions import POSITIONS
     >>> POSITIONS.get({"class_name": "learned", "config": {"length": 50}}).for_history(7).length
     50
     """
@@ -72,7 +72,7 @@ class EventPositions(Positions, Layer):
 
     >>> import numpy as np
     >>> from keras import ops
-    >>> from recsys_attn.blocks.positions import EventPositions
+    >>> from recsys_attn.attention.positions import EventPositions
     >>> class Numbered(EventPositions):
     ...     def call(self, inputs, present=None, mask=None):
     ...         return inputs + ops.arange(inputs.shape[1], dtype=inputs.dtype)[:, None]
@@ -134,7 +134,7 @@ class CountedPositions(EventPositions):
     Example:
 
     >>> import numpy as np
-    >>> from recsys_attn.blocks.positions import CountedPositions
+    >>> from recsys_attn.attention.positions import CountedPositions
     >>> present = np.array([[True, True, True, False]])
     >>> print(np.asarray(CountedPositions(50).places(np.zeros((1, 4, 8)), present)))
     [[2 1 0 0]]

@@ -8,13 +8,14 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.blocks import (
+from recsys_attn.attention.positions import (
+    POSITIONS,
     AxialPositions,
     CoordinatePositions,
+    EventPositions,
     LearnedPositions,
     SinusoidalPositions,
 )
-from recsys_attn.blocks.positions import POSITIONS, EventPositions
 from tests.support.layer_case import randomise
 from tests.support.refusals import refusals
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from recsys_attn.attention import Dense, presets, scores
-from recsys_attn.attention.relative_positions import encodes_order
-from recsys_attn.blocks.positions import POSITIONS
+from recsys_attn.attention.positions import POSITIONS, encodes_order
 from tests.support.layer_case import randomise
 from tests.support.refusals import refusals
 

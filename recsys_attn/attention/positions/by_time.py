@@ -6,10 +6,10 @@ import dataclasses
 from typing import Any
 
 from recsys_attn.attention.mechanisms.dense import Dense
-from recsys_attn.attention.relative_positions import ScorePositions
+from recsys_attn.attention.positions.base import POSITIONS
+from recsys_attn.attention.positions.in_score import ScorePositions, sum_of
 from recsys_attn.attention.scores.base import SCORES
 from recsys_attn.attention.scores.dot import Dot
-from recsys_attn.blocks.positions.base import POSITIONS
 from recsys_attn.checks import require_bool, require_positive
 from recsys_attn.tensors import Config
 
@@ -41,7 +41,7 @@ class TimeBucketPositions(TimePositions):
 
     Example:
 
-    >>> from recsys_attn.attention.time_positions import TimeBucketPositions
+    >>> from recsys_attn.attention.positions import TimeBucketPositions
     >>> type(TimeBucketPositions().in_mechanism("transformer").score.scores[1]).__name__
     'TimeBuckets'
     """
@@ -69,7 +69,7 @@ class TimeBucketPositions(TimePositions):
                 "max_distance": 2 * self.place_distances,
             }
             scores.append({"class_name": "relative_buckets", "config": config})
-        return {"class_name": "sum", "config": {"scores": scores}}
+        return sum_of(*scores)
 
 
 @POSITIONS.register("time_intervals")
@@ -92,7 +92,7 @@ class TimeIntervalPositions(TimePositions):
 
     Example:
 
-    >>> from recsys_attn.attention.time_positions import TimeIntervalPositions
+    >>> from recsys_attn.attention.positions import TimeIntervalPositions
     >>> type(TimeIntervalPositions(256).in_mechanism("transformer").score.scores[1]).__name__
     'TimeIntervals'
     """
@@ -119,4 +119,4 @@ class TimeIntervalPositions(TimePositions):
     def in_score(self, score: Config) -> Config:
         content = SCORES.get(score)
         scale = isinstance(content, Dot) and content.scale
-        return {"class_name": "sum", "config": {"scores": [score, self._term(scale)]}}
+        return sum_of(score, self._term(scale))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 from keras import ops
 
-from recsys_attn.blocks.positions.base import POSITIONS, CountedPositions
+from recsys_attn.attention.positions.base import POSITIONS, CountedPositions
 from recsys_attn.tensors import Shape, Tensor
 
 

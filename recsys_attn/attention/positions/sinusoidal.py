@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from recsys_attn.blocks.positions.base import POSITIONS, EventPositions
+from recsys_attn.attention.positions.base import POSITIONS, EventPositions
 from recsys_attn.checks import require_bool, require_number
 from recsys_attn.tensors import Tensor
 
