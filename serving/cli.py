@@ -48,10 +48,10 @@ def serve(**options: Any) -> None:
     try:
         config = ServerConfig(**options)
         with Signals(process.SIGNALS) as signals:
-            server, port = process.started(config, signals)
+            server, port = process.start_server(config, signals)
             if not logs_json:
                 _print_models(server)
-            _say_where(server, port, logs_json)
+            _print_address(server, port, logs_json)
             process.serve(server, signals)
     except (ServingError, ValueError) as error:
         if logs_json:
@@ -60,11 +60,11 @@ def serve(**options: Any) -> None:
         raise StartError(str(error)) from error
 
 
-def _say_where(server: Server, port: int, logs_json: bool) -> None:
-    from serving.server.ports import listening
+def _print_address(server: Server, port: int, logs_json: bool) -> None:
+    from serving.server.ports import address_line
 
     rest = server.listener.rest
-    line = listening(server.config, port, 0 if rest is None else rest.port)
+    line = address_line(server.config, port, 0 if rest is None else rest.port)
     if logs_json:
         _LOGGER.info("%s", line)
     else:
@@ -154,7 +154,7 @@ def request(
     security = Tls(tls["tls_ca"], tls["tls_cert"], tls["tls_key"], tls["tls_server_name"])
     try:
         document = cli_output.read_document(
-            _read(file), "The standard input" if file == "-" else file, as_json
+            _read_request(file), "The standard input" if file == "-" else file, as_json
         )
         with Client(
             addresses,
@@ -172,7 +172,7 @@ def request(
         raise click.ClickException(str(error)) from error
 
 
-def _read(file: str) -> bytes:
+def _read_request(file: str) -> bytes:
     if file == "-":
         if sys.stdin.isatty():
             raise click.ClickException("Name a file with --file, or pipe the request in.")

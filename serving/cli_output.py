@@ -39,10 +39,10 @@ def read_document(text: bytes, source: str, as_json: bool) -> list[Row] | RankDo
         kind = "null" if document is None else f"a {type(document).__name__}"
         raise InvalidArgument(f"{source} holds {kind}. {_EXPECTED}")
     if "candidates" in document and "rows" not in document:
-        found = RankDocument.read(document, source)
-        if found.explain and not as_json:
+        ranking = RankDocument.read(document, source)
+        if ranking.explain and not as_json:
             raise InvalidArgument(f"{source}: 'explain' adds weights to JSON only: add --json.")
-        return found
+        return ranking
     if set(document) != {"rows"}:
         keys = shortened(sorted(document))
         raise InvalidArgument(f"{source} holds the keys {keys}. {_EXPECTED}")
@@ -87,15 +87,15 @@ class Answer:
             return table
         # The first feature of a candidate usually identifies it.
         feature = next(iter(self.candidates[0]), None)
-        known_by = [] if feature is None else [feature]
-        heads = ["candidate", *known_by]
+        features = [] if feature is None else [feature]
+        columns = ["candidate", *features]
         if feature == "candidate":  # the items of a next-item model
-            heads = ["place", "item"]
-        table = _table(["rank", *heads, *self.scores])
+            columns = ["place", "item"]
+        table = _table(["rank", *columns, *self.scores])
         for place, i in enumerate(self.ranking.tolist(), start=1):
-            values = [self.candidates[i].get(name) for name in known_by]
-            shown = ["-" if value is None else str(value) for value in values]
-            table.add_row(*map(Text, [str(place), str(i), *shown, *self._cells(i)]))
+            values = [self.candidates[i].get(name) for name in features]
+            labels = ["-" if value is None else str(value) for value in values]
+            table.add_row(*map(Text, [str(place), str(i), *labels, *self._cells(i)]))
         return table
 
     def _cells(self, i: int) -> list[str]:
@@ -119,9 +119,9 @@ def answer(client: Client, document: list[Row] | RankDocument, by: str | None = 
     by, top_k = by or document.rank_by, document.top_k
     first = by or client.metadata().first_task
     if document.explain:
-        found = client.explain(context, candidates, rank_by=by, top_k=top_k)
-        weights = {"attention": found.attention, "gates": found.gates, "fields": found.fields}
-        return Answer(_led_by(first, found.scores), candidates, found.ranking, weights)
+        ranking = client.explain(context, candidates, rank_by=by, top_k=top_k)
+        weights = {"attention": ranking.attention, "gates": ranking.gates, "fields": ranking.fields}
+        return Answer(_led_by(first, ranking.scores), candidates, ranking.ranking, weights)
     scores = client.rank(context, candidates)
     order = best_first(scores, by, first)[: top_k or None]
     return Answer(_led_by(first, scores), candidates, order)
@@ -153,6 +153,6 @@ def _table(heads: Iterable[str]) -> Table:
 
 def _cell(value: Any) -> str:
     if isinstance(value, np.ndarray):
-        more = ["..."] if len(value) > _LISTED else []
-        return ", ".join([*map(_cell, _texts(value[:_LISTED]).tolist()), *more])
+        ellipsis = ["..."] if len(value) > _LISTED else []
+        return ", ".join([*map(_cell, _texts(value[:_LISTED]).tolist()), *ellipsis])
     return f"{value:.6f}" if isinstance(value, (float, np.floating)) else str(value)

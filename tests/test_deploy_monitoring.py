@@ -25,8 +25,8 @@ def labels_by_metric() -> dict[str, set[str]]:
     scores = {"click": np.ones(3, np.float32)}
     served = {"model": "ctr", "is_served": True, "is_admitted": True, "version": 5}
     metrics.observe(trace("Predict", **served, candidates=3, results=scores))
-    metrics.warmed("/models/ctr/5", 0.5, succeeded=True)
-    metrics.shadowed("ctr", 6, "click", 0.02)
+    metrics.observe_warmup("/models/ctr/5", 0.5, succeeded=True)
+    metrics.observe_difference("ctr", 6, "click", 0.02)
     for name in ("requests_waiting", "requests_working", "certificate_expires_seconds"):
         metrics.gauge(name, "Of a server.", lambda: 0)
     page = metrics.page().decode()

@@ -49,7 +49,7 @@ def _padded(array: np.ndarray, shape: tuple[int, ...], fill: object) -> np.ndarr
     return padded
 
 
-def grown(arrays: Arrays, rows: int) -> dict[str, np.ndarray]:
+def fill_rows(arrays: Arrays, rows: int) -> dict[str, np.ndarray]:
     """Repeats the last row of the arrays, up to a number of rows."""
     return {
         name: np.concatenate([array, np.repeat(array[-1:], rows - len(array), axis=0)])
@@ -62,14 +62,14 @@ def chunks(
 ) -> list[dict[str, np.ndarray]]:
     """Cuts the arrays of `names` along an axis; each chunk has the other arrays whole."""
     total = arrays[names[0]].shape[axis]
-    found = []
+    parts = []
     for start in range(0, total, size):
         cut = (slice(None),) * axis + (slice(start, start + size),)
-        found.append({n: a[cut] if n in names else a for n, a in arrays.items()})
-    return found
+        parts.append({n: a[cut] if n in names else a for n, a in arrays.items()})
+    return parts
 
 
-def joined(results: Sequence[Arrays], axis: int) -> dict[str, np.ndarray]:
+def join(results: Sequence[Arrays], axis: int) -> dict[str, np.ndarray]:
     """Joins the results of chunks."""
     if len(results) == 1:
         return dict(results[0])

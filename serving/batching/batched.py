@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from serving.batching.arrays import bucket, grown, merge
+from serving.batching.arrays import bucket, fill_rows, merge
 from serving.batching.jobs import Job
 from serving.batching.scheduler import BatchScheduler
 from serving.common.errors import InvalidArgument
@@ -84,15 +84,15 @@ class Batched:
         rows = [_rows(request) for request in requests]
         allowed = [n for n in self._parameters.allowed_batch_sizes if n >= sum(rows)]
         if allowed and self._signature.is_batched and not self._signature.candidate_names:
-            merged = grown(merged, allowed[0])
+            merged = fill_rows(merged, allowed[0])
         results = self._compute(merged, batch[0].outputs, _shared_trace(batch))
         start = 0
         for job, request, count in zip(batch, requests, rows, strict=True):
             stop = start + count
-            job.results = self._own(results, request, slice(start, stop))
+            job.results = self._results_of(results, request, slice(start, stop))
             start = stop
 
-    def _own(self, results: Arrays, request: Arrays, rows: slice) -> dict[str, np.ndarray]:
+    def _results_of(self, results: Arrays, request: Arrays, rows: slice) -> dict[str, np.ndarray]:
         """Returns the part of the batch's results that belongs to one request."""
         if not self._signature.is_batched:
             return dict(results)
@@ -120,8 +120,8 @@ def _shared_trace(batch: Sequence[Job]) -> RequestTrace:
     """
     contexts = [job.trace.context for job in batch]
     remaining = [context.remaining() for context in contexts]
-    known = [seconds for seconds in remaining if seconds is not None]
-    latest = max(known) if len(known) == len(remaining) else None
+    limits = [seconds for seconds in remaining if seconds is not None]
+    latest = max(limits) if len(limits) == len(remaining) else None
     first = batch[0].trace
     return RequestTrace(
         RequestContext(first.context.api, remaining=lambda: latest, trace=first.outgoing)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from serving.batching.arrays import chunks, joined
+from serving.batching.arrays import chunks, join
 from serving.common.request import Arrays
 from serving.common.request_trace import RequestTrace
 from serving.models.signature import Compute, Signature
@@ -36,7 +36,7 @@ class Chunked:
         names, axis, size = _with_rows(inputs, rows), 0, max(1, self._size * rows // candidates)
         if rows == 1:
             names, axis, size = sorted(self._signature.candidate_names), 1, self._size
-        return joined(
+        return join(
             [self(chunk, outputs, trace) for chunk in chunks(inputs, names, axis, size)], axis
         )
 

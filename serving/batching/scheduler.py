@@ -151,10 +151,10 @@ class BatchScheduler:
         queue.running -= 1
         self._free += 1
         self._forget_idle(queue)
-        following = self._start_oldest()
-        while following is not None and (other := self._start_oldest()) is not None:
+        next_queue = self._start_oldest()
+        while next_queue is not None and (other := self._start_oldest()) is not None:
             self._hand_on(other)
-        return following
+        return next_queue
 
     def _forget_idle(self, queue: BatchQueue) -> None:
         if not queue.jobs and not queue.running:
@@ -178,10 +178,10 @@ class BatchScheduler:
                 parameters = queue.jobs[0].parameters
                 limit = parameters.execution_size
                 end = queue.jobs[0].queued + parameters.batch_timeout_micros / 1e6
-                left = end - time.perf_counter()
-                if left <= 0 or sum(one.size for one in queue.jobs) >= limit:
+                seconds = end - time.perf_counter()
+                if seconds <= 0 or sum(one.size for one in queue.jobs) >= limit:
                     break
-                self._changed.wait(min(left, threading.TIMEOUT_MAX))
+                self._changed.wait(min(seconds, threading.TIMEOUT_MAX))
             queue.is_collecting = False
             batch = fitting(queue, limit)
             for job in batch:
@@ -245,5 +245,5 @@ def _fail(batch: Sequence[Job], error: BaseException) -> None:
 
 
 def _timeout(job: Job) -> float:
-    left = job.deadline - time.perf_counter()
-    return left if 0 < left < _POLL_SECONDS else _POLL_SECONDS
+    seconds = job.deadline - time.perf_counter()
+    return seconds if 0 < seconds < _POLL_SECONDS else _POLL_SECONDS

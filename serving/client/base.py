@@ -44,11 +44,11 @@ class ClientBase:
         options: ClientOptions | None = None,
     ) -> None:
         options = ClientOptions() if options is None else options
-        where = Addresses.read(addresses)
+        servers = Addresses.read(addresses)
         self._methods = Methods(
-            where, model, version, label, timeout=timeout, metadata=options.metadata
+            servers, model, version, label, timeout=timeout, metadata=options.metadata
         )
-        self._connection = Connection(where, Tls.read(tls), token, options)
+        self._connection = Connection(servers, Tls.read(tls), token, options)
         self._start()
 
     def _start(self) -> None:
@@ -56,11 +56,14 @@ class ClientBase:
 
     def __repr__(self) -> str:
         methods = self._methods
-        given = methods.addresses.given
-        shown = [repr(given[0] if len(given) == 1 else list(given)), f"model={methods.model!r}"]
-        shown += [f"version={methods.version}"] if methods.version is not None else []
-        shown += [f"label={methods.label!r}"] if methods.label is not None else []
-        return f"{type(self).__name__}({', '.join(shown)}, timeout={methods.timeout})"
+        addresses = methods.addresses.names
+        arguments = [
+            repr(addresses[0] if len(addresses) == 1 else list(addresses)),
+            f"model={methods.model!r}",
+        ]
+        arguments += [f"version={methods.version}"] if methods.version is not None else []
+        arguments += [f"label={methods.label!r}"] if methods.label is not None else []
+        return f"{type(self).__name__}({', '.join(arguments)}, timeout={methods.timeout})"
 
     @property
     def model(self) -> str | None:

@@ -108,9 +108,9 @@ class Connection:
         One of several servers gets requests for scores only while it is healthy. Calls about
         models have a channel of their own, as they are for servers that are not ready too.
         """
-        asks = self._options.health_service is not None and self.addresses.may_be_several
+        balances = self._options.health_service is not None and self.addresses.may_be_several
         any_server = self._channel(library, asks_health=False)
-        healthy = self._channel(library, asks_health=True) if asks else any_server
+        healthy = self._channel(library, asks_health=True) if balances else any_server
         methods = {
             name: (healthy if service == _SCORING else any_server).unary_unary(
                 f"/{service}/{name}",
@@ -120,7 +120,7 @@ class Connection:
             for service, methods in METHODS.items()
             for name, request, response in methods
         }
-        return Channels((any_server, healthy) if asks else (any_server,), methods)
+        return Channels((any_server, healthy) if balances else (any_server,), methods)
 
     def _channel(self, library: Any, asks_health: bool) -> Any:
         options = self._options.channel_options(asks_health) + self._tls_options
@@ -139,15 +139,17 @@ class Connection:
         if is_closed and error.code() is grpc.StatusCode.CANCELLED:
             return self.closed(call)
         raised = from_code(error.code().value[0], error.details() or "")
-        words = str(raised)
+        details = str(raised)
         # The client cancels on close only: any other cancelled call met a stopping server.
         if isinstance(raised, (Unavailable, Cancelled)) and not _is_answer(error):
-            hints = [hint for part, hint in self._hints if part in words]
-            todo = f"{hints[0]}. " if hints else ""
-            raised = Unavailable(f"Cannot reach {self.addresses}. {todo}Reported by gRPC: {words}")
+            hints = [hint for part, hint in self._hints if part in details]
+            advice = f"{hints[0]}. " if hints else ""
+            raised = Unavailable(
+                f"Cannot reach {self.addresses}. {advice}Reported by gRPC: {details}"
+            )
         if isinstance(raised, DeadlineExceeded) and call.invocation.timeout is not None:
             raised = DeadlineExceeded(
-                f"No answer from {self.addresses} within {call.invocation.timeout:g} s: {words}"
+                f"No answer from {self.addresses} within {call.invocation.timeout:g} s: {details}"
             )
         raised.request_id = call.invocation.request_id
         raised.retry_after = _retry_after(error)
@@ -156,8 +158,8 @@ class Connection:
 
 def _retry_after(error: Any) -> float | None:
     """Seconds after which a busy server wants the call again."""
-    sent = dict(error.trailing_metadata() or ()).get(PUSHBACK, "")
-    return int(sent) / 1e3 if sent.isdecimal() else None
+    milliseconds = dict(error.trailing_metadata() or ()).get(PUSHBACK, "")
+    return int(milliseconds) / 1e3 if milliseconds.isdecimal() else None
 
 
 def _is_answer(error: Any) -> bool:

@@ -35,12 +35,12 @@ def encode_examples(rows: Rows, context: Row | Table | None = None) -> pb.Input:
         InvalidFeature: A value cannot be sent, or a feature is in a row and in the context.
     """
     message = pb.Input()
-    shared: Sequence[Row] = []
+    context_rows: Sequence[Row] = []
     if context is not None:
         check_rows(as_rows(context), None, {}, "the context")
-        shared = _dicts(as_rows(context))
-        message.example_list_with_context.context.CopyFrom(_example(shared[0]))
-    check_rows(rows, None, shared[0] if shared else {}, "row", "the context")
+        context_rows = _dicts(as_rows(context))
+        message.example_list_with_context.context.CopyFrom(_example(context_rows[0]))
+    check_rows(rows, None, context_rows[0] if context_rows else {}, "row", "the context")
     examples = message.example_list if context is None else message.example_list_with_context
     examples.examples.extend(map(_example, _dicts(rows)))
     return message

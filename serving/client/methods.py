@@ -89,11 +89,11 @@ class Methods:
         invocation = self._begin(options)
         _require("rows", rows)
 
-        def ask(metadata: ModelMetadata) -> Calls[Outputs]:
+        def attempt(metadata: ModelMetadata) -> Calls[Outputs]:
             inputs = encode_rows(rows, metadata.signature(DEFAULT_SIGNATURE).inputs)
             return self._predict(invocation, inputs, DEFAULT_SIGNATURE)
 
-        return (yield from self._with_fresh_metadata(invocation, ask))
+        return (yield from self._with_fresh_metadata(invocation, attempt))
 
     def rank(
         self, context: Row | Table, candidates: Rows, **options: Unpack[CallOptions]
@@ -102,11 +102,11 @@ class Methods:
         invocation = self._begin(options)
         _require("candidates", candidates)
 
-        def ask(metadata: ModelMetadata) -> Calls[Outputs]:
+        def attempt(metadata: ModelMetadata) -> Calls[Outputs]:
             inputs = _encode(context, candidates, metadata, RANK_SIGNATURE)
             return self._predict(invocation, inputs, RANK_SIGNATURE)
 
-        scores = yield from self._with_fresh_metadata(invocation, ask)
+        scores = yield from self._with_fresh_metadata(invocation, attempt)
         return {task: score[0] for task, score in scores.items()}
 
     def explain(
@@ -140,7 +140,7 @@ class Methods:
         if top_k < 0:
             raise InvalidArgument(f"`top_k` must not be negative. Received: {top_k}")
 
-        def ask(metadata: ModelMetadata) -> Calls[Ranking]:
+        def attempt(metadata: ModelMetadata) -> Calls[Ranking]:
             if EXPLAINED_SIGNATURE not in metadata.signatures:
                 raise FailedPrecondition(
                     f"Model {metadata.name!r} version {metadata.version} cannot explain its "
@@ -159,7 +159,7 @@ class Methods:
                 top_k=top_k,
             )
 
-        return (yield from self._with_fresh_metadata(invocation, ask))
+        return (yield from self._with_fresh_metadata(invocation, attempt))
 
     def classify(
         self,
@@ -303,21 +303,21 @@ class Methods:
         return ModelMetadata.from_proto((yield Rpc("GetModelMetadata", request, invocation)))
 
     def _with_fresh_metadata(
-        self, invocation: Invocation, ask: Callable[[ModelMetadata], Calls[Answer]]
+        self, invocation: Invocation, attempt: Callable[[ModelMetadata], Calls[Answer]]
     ) -> Calls[Answer]:
         """Encodes and sends; invalid features are tried again if a new version serves meanwhile."""
-        known = self._known
-        metadata = known or (yield from self._metadata(invocation))
+        cached = self._known
+        metadata = cached or (yield from self._metadata(invocation))
         self._known = metadata
         try:
-            return (yield from ask(metadata))
+            return (yield from attempt(metadata))
         except (InvalidArgument, FailedPrecondition):
-            if known is None:
+            if cached is None:
                 raise
             metadata = self._known = yield from self._metadata(invocation)
-            if metadata.version == known.version:
+            if metadata.version == cached.version:
                 raise
-            return (yield from ask(metadata))
+            return (yield from attempt(metadata))
 
     def _spec(self, invocation: Invocation, signature_name: str = "") -> Calls[pb.ModelSpec]:
         if self.model is None:
@@ -354,13 +354,13 @@ def _outputs(response: pb.PredictResponse) -> Outputs:
     return {name: decode(name, response.outputs[name]) for name in sorted(response.outputs)}
 
 
-def _config(given: Any) -> pb.ModelServerConfig:
-    kind = type(given).__name__
-    if kind != pb.ModelServerConfig.__name__ or not hasattr(given, "SerializeToString"):
+def _config(message: Any) -> pb.ModelServerConfig:
+    kind = type(message).__name__
+    if kind != pb.ModelServerConfig.__name__ or not hasattr(message, "SerializeToString"):
         raise InvalidArgument(
             f"`model_server_config` must be a ModelServerConfig. Received: {kind}"
         )
-    return pb.ModelServerConfig.FromString(given.SerializeToString())
+    return pb.ModelServerConfig.FromString(message.SerializeToString())
 
 
 def _require(name: str, rows: Any) -> None:

@@ -50,12 +50,12 @@ class Ranking:
         Returns:
             By history, (N, S).
         """
-        found = {}
+        shares = {}
         for name, weights in self.attention.items():
-            kept = np.where(self.known.get(name, True), weights, 0.0)
-            total = np.abs(kept).sum(axis=1, keepdims=True)
-            found[name] = np.divide(kept, total, out=np.zeros_like(kept), where=total > 0)
-        return found
+            of_known = np.where(self.known.get(name, True), weights, 0.0)
+            total = np.abs(of_known).sum(axis=1, keepdims=True)
+            shares[name] = np.divide(of_known, total, out=np.zeros_like(of_known), where=total > 0)
+        return shares
 
 
 def read_ranking(

@@ -20,7 +20,7 @@ class Addresses:
     """The addresses of one service; gRPC balances calls over them.
 
     Args:
-        given: One gRPC target (`ctr:8500`, `dns:///ctr:8500`, `unix:/run/ctr.sock`), whose name
+        names: One gRPC target (`ctr:8500`, `dns:///ctr:8500`, `unix:/run/ctr.sock`), whose name
             gRPC resolves again when addresses change, or several `host:port`.
 
     Raises:
@@ -33,15 +33,15 @@ class Addresses:
         'ipv4:10.0.0.1:8500,10.0.0.2:8500'
     """
 
-    given: tuple[str, ...]
+    names: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if not self.given:
+        if not self.names:
             raise InvalidArgument("`addresses` must name at least one host:port. Received: none")
-        for address in self.given:
-            is_name = len(self.given) == 1 and _SCHEME.match(str(address))
-            found = _HOST_AND_PORT.fullmatch(str(address))
-            if not is_name and (found is None or int(found[2]) > _MAX_PORT):
+        for address in self.names:
+            is_name = len(self.names) == 1 and _SCHEME.match(str(address))
+            match = _HOST_AND_PORT.fullmatch(str(address))
+            if not is_name and (match is None or int(match[2]) > _MAX_PORT):
                 raise InvalidArgument(
                     "`addresses` must be host:port, or one name such as dns:///ctr:8500. "
                     f"Received: {address!r}"
@@ -53,25 +53,25 @@ class Addresses:
         return cls((addresses,) if isinstance(addresses, str) else tuple(addresses))
 
     def __str__(self) -> str:
-        return ", ".join(self.given)
+        return ", ".join(self.names)
 
     @property
     def hosts(self) -> list[str]:
         """The host names; empty if the gRPC target has no host, as a Unix socket."""
-        names = [re.sub(r"^(dns:(//[^/]*/)?|ipv[46]:)", "", name) for name in self.given]
-        parts = [part for name in names for part in name.split(",")]
-        found = [_HOST_AND_PORT.fullmatch(part) for part in parts]
-        return [match[1].strip("[]") for match in found if match]
+        hosts = [re.sub(r"^(dns:(//[^/]*/)?|ipv[46]:)", "", name) for name in self.names]
+        parts = [part for host in hosts for part in host.split(",")]
+        matches = [_HOST_AND_PORT.fullmatch(part) for part in parts]
+        return [match[1].strip("[]") for match in matches if match]
 
     @property
     def may_be_several(self) -> bool:
         """Whether calls are balanced: a list, or a name that may have several addresses."""
-        return len(self.given) > 1 or self.given[0].lower().startswith(("dns:", "xds:"))
+        return len(self.names) > 1 or self.names[0].lower().startswith(("dns:", "xds:"))
 
     @property
     def is_local(self) -> bool:
         """Whether all traffic stays on this machine."""
-        if re.match(r"unix(-abstract)?:", self.given[0]):
+        if re.match(r"unix(-abstract)?:", self.names[0]):
             return True
         return bool(self.hosts) and all(map(_is_loopback, self.hosts))
 
@@ -82,14 +82,14 @@ class Addresses:
         but only one name. Names that cannot be resolved are left out. A target has one address
         family: IPv4, if any host has such an address.
         """
-        if len(self.given) == 1:
-            return self.given[0]
-        found = dict.fromkeys(ip for address in self.given for ip in _resolve(address))
+        if len(self.names) == 1:
+            return self.names[0]
+        ips = dict.fromkeys(ip for address in self.names for ip in _resolve(address))
         for scheme, is_six in (("ipv4", False), ("ipv6", True)):
-            of_family = [ip for ip in found if ip.startswith("[") is is_six]
+            of_family = [ip for ip in ips if ip.startswith("[") is is_six]
             if of_family:
                 return f"{scheme}:{','.join(of_family)}"
-        return self.given[0]  # gRPC tries to resolve it, and reports why it cannot
+        return self.names[0]  # gRPC tries to resolve it, and reports why it cannot
 
 
 def _resolve(address: str) -> list[str]:

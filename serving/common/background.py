@@ -32,7 +32,7 @@ class SerialWorker:
 
     Args:
         name: Name of the thread.
-        helpers: Further threads, for the parts of one function (`each`). Defaults to 0; raise it
+        helpers: Further threads, for the parts of one function (`run_all`). Defaults to 0; raise it
             to load several models at once.
         has_low_priority: Whether requests go first. Defaults to no; set it for work that
             computes beside them, outside of Python.
@@ -62,7 +62,7 @@ class SerialWorker:
                 "The deadline passed before the models were up to date."
             ) from error
 
-    def each(self, works: Iterable[Callable[[], object]]) -> list[Exception]:
+    def run_all(self, works: Iterable[Callable[[], object]]) -> list[Exception]:
         """Runs functions, at once if there are helpers, and returns their exceptions.
 
         To be called by a function that this thread runs.

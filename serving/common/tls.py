@@ -56,8 +56,10 @@ class Tls:
                 `key` is missing.
         """
         if (self.certificate is None) != (self.key is None):
-            given, missing = ("certificate", "key") if self.key is None else ("key", "certificate")
-            raise InvalidArgument(f"`tls.{given}` needs `tls.{missing}` too.")
+            present, missing = (
+                ("certificate", "key") if self.key is None else ("key", "certificate")
+            )
+            raise InvalidArgument(f"`tls.{present}` needs `tls.{missing}` too.")
         return grpc.ssl_channel_credentials(
             _pem("ca", self.ca), _pem("key", self.key), _pem("certificate", self.certificate)
         )
@@ -65,7 +67,7 @@ class Tls:
     def options(self, addresses: Addresses) -> list[tuple[str, Any]]:
         """Returns the channel options for the name that the certificate must hold."""
         name = self.server_name
-        if name is None and len(addresses.given) > 1:
+        if name is None and len(addresses.names) > 1:
             if len(set(addresses.hosts)) > 1:
                 raise InvalidArgument(
                     "TLS to several hosts checks one name: give `tls.server_name`, which the "
@@ -103,11 +105,11 @@ def authorization(token: Any) -> tuple[str, str]:
 def _pem(name: str, source: Pem | None) -> bytes | None:
     if source is None:
         return None
-    where = "bytes" if isinstance(source, bytes) else str(source)
+    location = "bytes" if isinstance(source, bytes) else str(source)
     try:
         content = source if isinstance(source, bytes) else Path(source).read_bytes()
     except OSError as error:
-        raise InvalidArgument(f"Cannot read `tls.{name}` {where}: {error.strerror}.") from error
+        raise InvalidArgument(f"Cannot read `tls.{name}` {location}: {error.strerror}.") from error
     if b"-----BEGIN " not in content:
-        raise InvalidArgument(f"`tls.{name}` must be PEM (-----BEGIN ...). Received: {where}")
+        raise InvalidArgument(f"`tls.{name}` must be PEM (-----BEGIN ...). Received: {location}")
     return content

@@ -27,8 +27,8 @@ class GroupedCommand(click.Command):
 
 
 class _GroupedOption(click.Option):
-    def __init__(self, *names: Any, group: str, **more: Any) -> None:
-        super().__init__(*names, **more)
+    def __init__(self, *names: Any, group: str, **settings: Any) -> None:
+        super().__init__(*names, **settings)
         self.group = group
 
 
@@ -53,9 +53,9 @@ def options_of(config: type) -> Callable[[Any], Any]:
 
 
 def _option(one: Field[Any]) -> Callable[[Any], Any]:
-    more: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if one.type == "bool":
-        more = {"is_flag": False, "flag_value": True}
+        settings = {"is_flag": False, "flag_value": True}
     return click.option(
         f"--{either_spelling(one.name)}",
         one.name,
@@ -66,7 +66,7 @@ def _option(one: Field[Any]) -> Callable[[Any], Any]:
         metavar=_METAVARS.get(str(one.type)),
         show_default=one.default not in ("", False),
         help=one.metadata["help"],
-        **more,
+        **settings,
     )
 
 

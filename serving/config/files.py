@@ -34,8 +34,8 @@ def read_batching_parameters(path: str) -> BatchingParameters:
     Raises:
         ServingError: The file is missing or invalid; the message names it.
     """
-    message = _read(path, server_config_pb2.BatchingParameters)
-    found = {
+    message = _read_message(path, server_config_pb2.BatchingParameters)
+    parameters = {
         field.name: value.value
         for field, value in message.ListFields()
         if field.message_type is not None and field.name != "thread_pool_name"
@@ -44,7 +44,7 @@ def read_batching_parameters(path: str) -> BatchingParameters:
         return BatchingParameters(
             allowed_batch_sizes=tuple(message.allowed_batch_sizes),
             pad_variable_length_inputs=message.pad_variable_length_inputs,
-            **found,
+            **parameters,
         )
     except ServingError as error:
         raise InvalidArgument(f"{path}: {error}") from error
@@ -81,7 +81,7 @@ def read_metrics_path(path: str) -> str | None:
     Raises:
         ServingError: The file is missing or invalid.
     """
-    config = _read(path, server_config_pb2.MonitoringConfig).prometheus_config
+    config = _read_message(path, server_config_pb2.MonitoringConfig).prometheus_config
     if config.path and not config.path.startswith("/"):
         raise InvalidArgument(f"{path}: `path` must start with /. Received: {config.path}")
     return (config.path or METRICS_PATH) if config.enable else None
@@ -114,5 +114,5 @@ def read_token(path: str) -> str:
     return token.decode()
 
 
-def _read(path: str, kind: Any) -> Any:
+def _read_message(path: str, kind: Any) -> Any:
     return parse_text(kind, read_content(path), path)

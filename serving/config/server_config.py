@@ -222,11 +222,11 @@ class ServerConfig:
         self._check_security()
 
     def _check_backend(self) -> None:
-        given = [one.name for one in fields(self) if one.name.startswith("backend_")]
-        given = [name for name in given if getattr(self, name)]
-        if given and not self.backend_uses_tls:
+        names = [one.name for one in fields(self) if one.name.startswith("backend_")]
+        names = [name for name in names if getattr(self, name)]
+        if names and not self.backend_uses_tls:
             raise ValueError(
-                f"`{given[0]}` needs a `backend` of grpcs://. Received: backend={self.backend!r}"
+                f"`{names[0]}` needs a `backend` of grpcs://. Received: backend={self.backend!r}"
             )
         if bool(self.backend_tls_cert) != bool(self.backend_tls_key):
             raise ValueError(

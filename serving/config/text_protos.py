@@ -53,9 +53,9 @@ def parse_text(kind: Any, content: bytes, source: str, *, is_secret: bool = Fals
         raise InvalidArgument(f"{problem}: {error}") from error
 
 
-def _in_one_line(found: re.Match[str]) -> str:
+def _in_one_line(match: re.Match[str]) -> str:
     """Escapes the line breaks of a string, and appends as many, so that line numbers stay right."""
-    if found[0].startswith("#"):
-        return found[0]
-    text = found[0].replace("\r\n", "\n")
+    if match[0].startswith("#"):
+        return match[0]
+    text = match[0].replace("\r\n", "\n")
     return text.replace("\n", r"\n") + "\n" * text.count("\n")

@@ -37,12 +37,12 @@ _LISTS = (
 
 def column(table: Table, name: str) -> pa.Array:
     """Returns the column of a feature in one piece; without such a column, nulls."""
-    found = table.schema.get_all_field_indices(name)
-    if not found:
+    indices = table.schema.get_all_field_indices(name)
+    if not indices:
         return pa.nulls(table.num_rows)
-    if len(found) > 1:
-        raise InvalidFeature(f"Feature {name!r} must be one column. Received: {len(found)}")
-    values = table.column(found[0])
+    if len(indices) > 1:
+        raise InvalidFeature(f"Feature {name!r} must be one column. Received: {len(indices)}")
+    values = table.column(indices[0])
     if isinstance(values, pa.ChunkedArray):
         return values.unify_dictionaries().combine_chunks()
     return values
@@ -57,14 +57,14 @@ def entries(name: str, values: pa.Array, dtype: np.dtype[Any], missing: Any) -> 
     if pa.types.is_run_end_encoded(values.type):
         return entries(name, pc.run_end_decode(values), dtype, missing)
     if pa.types.is_dictionary(values.type) and _is_any(values.type.value_type, _STRINGS):
-        known = entries(name, values.dictionary, dtype, missing)
+        dictionary = entries(name, values.dictionary, dtype, missing)
         # Null points behind the last entry, to the missing value.
-        places = values.indices.cast(pa.int64()).fill_null(len(known)).to_numpy()
-        return np.concatenate([known, np.full(1, missing, dtype)])[places]
+        places = values.indices.cast(pa.int64()).fill_null(len(dictionary)).to_numpy()
+        return np.concatenate([dictionary, np.full(1, missing, dtype)])[places]
     if pa.types.is_dictionary(values.type):
         return entries(name, values.dictionary_decode(), dtype, missing)
     try:
-        return _read(name, values, dtype, missing)
+        return _converted(name, values, dtype, missing)
     except Misfit as misfit:
         raise InvalidFeature(f"Feature {name!r}: {misfit}") from None
 
@@ -84,8 +84,8 @@ def lists(
     elif _is_any(values.type, _LISTS):
         flat = entries(name, pc.list_flatten(values), dtype, missing)
     else:
-        what = {"O": "string"}.get(dtype.kind, dtype.name)
-        raise _wrong(name, f"a list of {what} values", values)
+        kind = {"O": "string"}.get(dtype.kind, dtype.name)
+        raise _wrong(name, f"a list of {kind} values", values)
     lengths = list_lengths(values)
     longest = int(lengths.max(initial=0))
     if width is not None and longest > width:
@@ -99,15 +99,15 @@ def list_lengths(values: pa.Array) -> np.ndarray:
     """Returns the length of each list (len(values),); 0 for null."""
     if pa.types.is_null(values.type):
         return np.zeros(len(values), np.int64)
-    found: np.ndarray = pc.list_value_length(values).fill_null(0).to_numpy()
-    return found
+    lengths: np.ndarray = pc.list_value_length(values).fill_null(0).to_numpy()
+    return lengths
 
 
 def _is_any(kind: pa.DataType, tests: Iterable[Callable[[pa.DataType], bool]]) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _read(name: str, values: pa.Array, dtype: np.dtype[Any], missing: Any) -> np.ndarray:
+def _converted(name: str, values: pa.Array, dtype: np.dtype[Any], missing: Any) -> np.ndarray:
     kind, expected = values.type, _EXPECTED[dtype.kind]
     if dtype.kind == "O" and _is_any(kind, _STRINGS):
         return values.cast(pa.large_binary()).fill_null(missing).to_numpy(zero_copy_only=False)
@@ -118,11 +118,11 @@ def _read(name: str, values: pa.Array, dtype: np.dtype[Any], missing: Any) -> np
         return np.array(convert(name, values.to_pylist(), dtype), dtype)
     if not values.null_count:
         return fitted(values.to_numpy(zero_copy_only=False), dtype)
-    absent = values.is_null().to_numpy(zero_copy_only=False)
+    nulls = values.is_null().to_numpy(zero_copy_only=False)
     filler = pa.scalar(0, pa.int8()).cast(values.type)
     array = fitted(values.fill_null(filler).to_numpy(zero_copy_only=False), dtype)
     array = array if array.flags.writeable else array.copy()
-    array[absent] = missing
+    array[nulls] = missing
     return array
 
 

@@ -178,9 +178,9 @@ def encode(array: Any, proto: Message, *, content: bool = False) -> Message:
     Raises:
         TypeError: No tensor dtype holds the array.
     """
-    given, array = array, np.asarray(array)
-    if array.dtype.kind in "SU" and not isinstance(given, np.ndarray):
-        array = np.asarray(given, object)  # NumPy's strings lose trailing zeros
+    original, array = array, np.asarray(array)
+    if array.dtype.kind in "SU" and not isinstance(original, np.ndarray):
+        array = np.asarray(original, object)  # NumPy's strings lose trailing zeros
     enum = pb.DT_STRING if array.dtype.kind in "OSU" else _ENUMS.get(array.dtype)
     if enum is None:
         raise TypeError(f"No tensor holds an array of dtype {array.dtype}.")
@@ -200,8 +200,8 @@ def encode(array: Any, proto: Message, *, content: bool = False) -> Message:
 
 def _shape(name: str, proto: Any) -> tuple[int, ...]:
     content = proto.tensor_shape.SerializeToString()
-    read = _known_shape if len(content) <= _MAX_CACHED_SHAPE else _read_shape
-    shape = read(content)
+    parse_shape = _known_shape if len(content) <= _MAX_CACHED_SHAPE else _read_shape
+    shape = parse_shape(content)
     if isinstance(shape, str):
         raise unparsable_tensor(name, shape)
     return shape

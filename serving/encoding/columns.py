@@ -34,7 +34,7 @@ class InputSpec(NamedTuple):
 
     name: str
     dtype: np.dtype[Any]
-    listed: bool
+    is_list: bool
     width: int | None
 
     @classmethod
@@ -58,12 +58,12 @@ class InputSpec(NamedTuple):
         """The value that means missing."""
         return missing_value(self.dtype)
 
-    def absent(self, rows: int) -> np.ndarray:
+    def missing_rows(self, rows: int) -> np.ndarray:
         """Returns the array of an absent feature, (rows,) or (rows, width)."""
-        shape = (rows, self.width or 1) if self.listed else (rows,)
+        shape = (rows, self.width or 1) if self.is_list else (rows,)
         return np.full(shape, self.missing, self.dtype)
 
-    def array(self, column: scoring_pb2.Column, where: str, *, one_row: bool) -> np.ndarray:
+    def array(self, column: scoring_pb2.Column, side: str, *, one_row: bool) -> np.ndarray:
         """Converts a column to an array, (rows,) or (rows, longest list).
 
         Args:
@@ -78,54 +78,56 @@ class InputSpec(NamedTuple):
             values = self._values(column)
             return (
                 self._lists(column, values, one_row)
-                if self.listed
+                if self.is_list
                 else self._single(column, values)
             )
         except Misfit as misfit:
-            raise InvalidArgument(f"Feature {self.name!r} of {where}: {misfit}") from None
+            raise InvalidArgument(f"Feature {self.name!r} of {side}: {misfit}") from None
 
     def lengths(self, column: scoring_pb2.Column, *, one_row: bool) -> np.ndarray:
         """Returns the length of the list in each row of a column that `array` has converted."""
-        return self._lengths(column, len(_sent(column)), one_row)
+        return self._lengths(column, len(_entries(column)), one_row)
 
     def _values(self, column: scoring_pb2.Column) -> np.ndarray:
-        kind, sent = column.WhichOneof("values"), _sent(column)
+        kind, entries = column.WhichOneof("values"), _entries(column)
         missing = np.array(column.missing, np.int64)
-        if ((missing < 0) | (missing >= len(sent))).any():
+        if ((missing < 0) | (missing >= len(entries))).any():
             raise Misfit(
-                f"`missing` must be places in the {len(sent)} values that were sent. "
+                f"`missing` must be places in the {len(entries)} values that were sent. "
                 f"Received: {missing.min()} to {missing.max()}"
             )
         are_whole = self.dtype.kind == "i" and kind == "floats"  # or rejected below
         if kind not in _TAKES[self.dtype.kind] and not are_whole:
-            if len(np.unique(missing)) < len(sent):
-                first = next(value for i, value in enumerate(sent) if i not in set(missing))
+            if len(np.unique(missing)) < len(entries):
+                first = next(value for i, value in enumerate(entries) if i not in set(missing))
                 raise Misfit(
                     f"expected {' or '.join(_TAKES[self.dtype.kind])}. Received: {kind}, such as "
                     f"{shortened(first)}"
                 )
-            return np.full(len(sent), self.missing, self.dtype)
-        values = self._converted(kind, sent, missing)
+            return np.full(len(entries), self.missing, self.dtype)
+        values = self._converted(kind, entries, missing)
         values[missing] = self.missing
         return values
 
-    def _converted(self, kind: str, sent: Any, missing: np.ndarray) -> np.ndarray:
+    def _converted(self, kind: str, entries: Any, missing: np.ndarray) -> np.ndarray:
         if self.dtype.kind == "O":
-            texts = [text.encode() for text in sent] if kind == "strings" else list(sent)
+            texts = [text.encode() for text in entries] if kind == "strings" else list(entries)
             return np.array(texts, object)
-        given = np.array(sent, np.int64 if kind == "ints" else np.float32)
-        given[missing] = 0  # anything may stand there
+        numbers = np.array(entries, np.int64 if kind == "ints" else np.float32)
+        numbers[missing] = 0  # anything may stand there
         if self.dtype.kind == "i" and kind == "floats":
             try:
-                return fitted(given, self.dtype)
+                return fitted(numbers, self.dtype)
             except Misfit as misfit:
                 raise Misfit(f"expected ints. Received: floats, {misfit}") from None
-        wide = given.astype(np.float64) if self.dtype.kind == "f" and kind == "ints" else given
+        wide = numbers.astype(np.float64) if self.dtype.kind == "f" and kind == "ints" else numbers
         with np.errstate(over="ignore"):
             values = wide.astype(self.dtype)
-        fits = values == given if self.dtype.kind == "i" else np.isinf(values) == np.isinf(given)
+        fits = (
+            values == numbers if self.dtype.kind == "i" else np.isinf(values) == np.isinf(numbers)
+        )
         if not fits.all():
-            raise Misfit(f"{given[~fits][0]} is outside {self.dtype.name}")
+            raise Misfit(f"{numbers[~fits][0]} is outside {self.dtype.name}")
         return values
 
     def _single(self, column: scoring_pb2.Column, values: np.ndarray) -> np.ndarray:
@@ -169,6 +171,6 @@ class InputSpec(NamedTuple):
         return lengths
 
 
-def _sent(column: scoring_pb2.Column) -> Any:
+def _entries(column: scoring_pb2.Column) -> Any:
     kind = column.WhichOneof("values")
     return getattr(column, kind).values if kind else ()

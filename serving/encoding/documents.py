@@ -59,18 +59,18 @@ class RankDocument:
                 f"{source} holds the keys {keys}. Expected {FORM}, and if wanted "
                 f"{', '.join(_OPTIONS)}."
             )
-        given = {key: v for key, v in document.items() if v is not None or key == "candidates"}
-        check_rows_of(given, source)
+        entries = {key: v for key, v in document.items() if v is not None or key == "candidates"}
+        check_rows_of(entries, source)
         for key, kind, form in (
             ("rank_by", str, "the name of a task"),
             ("top_k", int, _COUNT),
             ("explain", bool, "true or false"),
         ):
-            if type(given.get(key, kind())) is not kind:
-                raise _wrong(source, key, form, given[key])
-        if not 0 <= given.get("top_k", 0) < 2**31:
-            raise _wrong(source, "top_k", _COUNT, given["top_k"])
-        return cls(**{"context": {}, **given})
+            if type(entries.get(key, kind())) is not kind:
+                raise _wrong(source, key, form, entries[key])
+        if not 0 <= entries.get("top_k", 0) < 2**31:
+            raise _wrong(source, "top_k", _COUNT, entries["top_k"])
+        return cls(**{"context": {}, **entries})
 
 
 def check_rows_of(document: Mapping[str, Any], source: str) -> None:

@@ -75,19 +75,19 @@ def encode_candidates(
 
     `is_of_candidates` says which features are those of candidates.
     """
-    sides: dict[bool, dict[str, TensorSpec]] = {False: {}, True: {}}
+    specs_by_side: dict[bool, dict[str, TensorSpec]] = {False: {}, True: {}}
     for name, spec in rank_specs.items():
-        sides[is_of_candidates(spec, row_specs.get(name))][name] = spec
+        specs_by_side[is_of_candidates(spec, row_specs.get(name))][name] = spec
     shared = as_rows(context)
-    check_rows(shared, sides[False], sides[True], "the context", "the candidates")
-    check_rows(candidates, sides[True], sides[False], "candidate", "the context")
-    values = {name: _values(shared, name) for name in sides[False]}
+    check_rows(shared, specs_by_side[False], specs_by_side[True], "the context", "the candidates")
+    check_rows(candidates, specs_by_side[True], specs_by_side[False], "candidate", "the context")
+    values = {name: _values(shared, name) for name in specs_by_side[False]}
     arrays = {
         name: _column(name, values[name], spec, leading_axes=1)
-        for name, spec in sides[False].items()
+        for name, spec in specs_by_side[False].items()
     }
-    check_histories(sides[False], lambda name: _lengths(values[name]), "the context")
-    for name, spec in sides[True].items():
+    check_histories(specs_by_side[False], lambda name: _lengths(values[name]), "the context")
+    for name, spec in specs_by_side[True].items():
         column = _column(name, _values(candidates, name), spec, leading_axes=2)
         arrays[name] = column[np.newaxis]
     return arrays
@@ -119,21 +119,21 @@ def as_rows(context: Row | Table) -> Rows:
     return context
 
 
-def check_names(names: Iterable[str], known: Iterable[str], where: str) -> None:
+def check_names(names: Iterable[str], known: Iterable[str], place: str) -> None:
     """Raises an error for the first unknown name, with the nearest known one."""
     known = sorted(known)
     for name in names:
         if name not in known:
             nearest = difflib.get_close_matches(str(name), known, n=1)
             hint = f"Did you mean {nearest[0]!r}?" if nearest else f"Features: {', '.join(known)}."
-            raise InvalidFeature(f"Unknown feature {shortened(name)} in {where}. {hint}")
+            raise InvalidFeature(f"Unknown feature {shortened(name)} in {place}. {hint}")
 
 
 def check_rows(
     rows: Rows,
-    own: Mapping[str, Any] | None,
-    other: Mapping[str, Any],
-    what: str,
+    features: Mapping[str, Any] | None,
+    other_features: Mapping[str, Any],
+    unit: str,
     elsewhere: str = "",
 ) -> None:
     """Raises an error for the first row that is no dict, or has an unknown feature.
@@ -145,38 +145,44 @@ def check_rows(
         what: Name of one row ("candidate") or of all of them ("the context"), for errors.
         elsewhere: Name of the other side, for errors.
     """
-    is_whole = what.startswith("the ")
+    is_whole = unit.startswith("the ")
     if is_table(rows):
-        _check_side(rows.schema.names, own, other, what if is_whole else f"the {what}s", elsewhere)
+        _check_side(
+            rows.schema.names,
+            features,
+            other_features,
+            unit if is_whole else f"the {unit}s",
+            elsewhere,
+        )
         return
     for i, row in enumerate(rows):
-        where = what if is_whole else f"{what} {i}"
+        place = unit if is_whole else f"{unit} {i}"
         if not isinstance(row, Mapping):
             raise InvalidFeature(
-                f"Expected a dict of features in {where}. "
+                f"Expected a dict of features in {place}. "
                 f"Received: {shortened(row)} ({type(row).__name__})"
             )
-        _check_side(row, own, other, where, elsewhere)
+        _check_side(row, features, other_features, place, elsewhere)
 
 
 def _check_side(
     names: Iterable[str],
-    own: Mapping[str, Any] | None,
-    other: Mapping[str, Any],
-    where: str,
+    features: Mapping[str, Any] | None,
+    other_features: Mapping[str, Any],
+    place: str,
     elsewhere: str,
 ) -> None:
     for name in names:
-        if name in other:
-            raise InvalidFeature(f"Feature {name!r} belongs to {elsewhere}. Received in {where}.")
-    if own is not None:
-        check_names(names, own, where)
+        if name in other_features:
+            raise InvalidFeature(f"Feature {name!r} belongs to {elsewhere}. Received in {place}.")
+    if features is not None:
+        check_names(names, features, place)
 
 
 def check_histories(
     specs: Mapping[str, TensorSpec],
     lengths: Callable[[str], Sequence[int] | np.ndarray],
-    where: str,
+    place: str,
 ) -> None:
     """Raises an error for lists of one history with different lengths, as files have none.
 
@@ -190,15 +196,15 @@ def check_histories(
     Raises:
         InvalidFeature: The message names two lists and their lengths.
     """
-    known: dict[str, tuple[str, np.ndarray]] = {}
+    first_lists: dict[str, tuple[str, np.ndarray]] = {}
     for name, spec in sorted(specs.items()):
         if not spec.history:
             continue
         events = np.asarray(lengths(name), np.int64)
-        first, expected = known.setdefault(spec.history, (name, events))
+        first, expected = first_lists.setdefault(spec.history, (name, events))
         for row in np.flatnonzero(events != expected)[:1]:
             raise InvalidFeature(
-                f"Features {first!r} and {name!r} of {where.format(row)}: expected lists of one "
+                f"Features {first!r} and {name!r} of {place.format(row)}: expected lists of one "
                 f"length, as both are of one history. Received: {expected[row]} and {events[row]} "
                 "events. Send a value for each event, null where it is missing."
             )

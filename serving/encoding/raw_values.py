@@ -152,7 +152,7 @@ def is_ragged(values: Any) -> bool:
     """Returns whether lists of the same depth have different lengths."""
     level = [[values]]
     for _ in range(_DEEPEST):
-        level = [each for one in level for each in one if _is_list(each)]
+        level = [entry for one in level for entry in one if _is_list(entry)]
         if len(set(map(len, level))) > 1:
             return True
     return False

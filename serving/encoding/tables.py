@@ -14,6 +14,6 @@ Table: TypeAlias = "pa.Table | pa.RecordBatch"
 def is_table(rows: Any) -> TypeGuard[Table]:
     """Returns whether rows are an Arrow table or record batch."""
     # A program that holds a table has imported pyarrow.
-    found = sys.modules.get("pyarrow")
-    kinds = tuple(getattr(found, name, ()) for name in ("Table", "RecordBatch"))
+    pyarrow = sys.modules.get("pyarrow")
+    kinds = tuple(getattr(pyarrow, name, ()) for name in ("Table", "RecordBatch"))
     return isinstance(rows, kinds)

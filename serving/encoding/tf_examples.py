@@ -46,9 +46,9 @@ def fit_examples(examples: input_pb2.Input, features: Mapping[str, TensorSpec]) 
             if kind == _LISTS[dtype.kind]:
                 sent.setdefault(name, []).extend(getattr(feature, kind).value)
                 continue
-            found = _fitted(name, getattr(feature, kind).value, kind, dtype).tolist()
+            converted = _fitted(name, getattr(feature, kind).value, kind, dtype).tolist()
             feature.Clear()
-            getattr(feature, _LISTS[dtype.kind]).value.extend(found)
+            getattr(feature, _LISTS[dtype.kind]).value.extend(converted)
     for name, values in sent.items():
         _fitted(name, values, _LISTS[dtypes[name].kind], dtypes[name])
     _check_events(examples, features)
@@ -91,12 +91,12 @@ def serialized(examples: input_pb2.Input) -> np.ndarray:
     if kind == "example_list_with_context":
         # Concatenated messages are merged: features of the later one win.
         context = examples.example_list_with_context.context.SerializeToString()
-        found = examples.example_list_with_context.examples
+        rows = examples.example_list_with_context.examples
     else:
-        context, found = b"", examples.example_list.examples
-    if not found:
+        context, rows = b"", examples.example_list.examples
+    if not rows:
         raise empty_input()
-    return _strings([context + example.SerializeToString() for example in found])
+    return _strings([context + example.SerializeToString() for example in rows])
 
 
 def shared_context(
@@ -112,15 +112,15 @@ def shared_context(
     """
     if examples.WhichOneof("kind") != "example_list_with_context":
         return None
-    found = examples.example_list_with_context
+    message = examples.example_list_with_context
     names = frozenset(context_names)
-    if not found.examples or not all(
-        names.isdisjoint(example.features.feature) for example in found.examples
+    if not message.examples or not all(
+        names.isdisjoint(example.features.feature) for example in message.examples
     ):
         return None
     return (
-        _strings([found.context.SerializeToString()]),
-        _strings([example.SerializeToString() for example in found.examples]),
+        _strings([message.context.SerializeToString()]),
+        _strings([example.SerializeToString() for example in message.examples]),
     )
 
 

@@ -57,19 +57,19 @@ def read_regress(model: Model, message: regression_pb2.RegressionRequest) -> Pla
 
 def read_multi_inference(model: Model, message: inference_pb2.MultiInferenceRequest) -> Plan:
     """Makes the plan of a MultiInference message, with one result for each task."""
-    wanted = [_wanted(model, task, message) for task in message.tasks]
-    requests, count = _requests(model, wanted, message.input)
+    tasks = [_task(model, task, message) for task in message.tasks]
+    requests, count = _requests(model, tasks, message.input)
 
     def write(results: Sequence[Results]) -> inference_pb2.MultiInferenceResponse:
         response = inference_pb2.MultiInferenceResponse()
-        for i, (task, one) in enumerate(zip(message.tasks, wanted, strict=True)):
+        for i, (task, one) in enumerate(zip(message.tasks, tasks, strict=True)):
             shared = results[i if len(results) > 1 else 0]
-            found = {name: shared[own] for name, own in one.outputs.items()}
+            outputs = {name: shared[output] for name, output in one.outputs.items()}
             result = response.results.add()
             if task.method_name == CLASSIFY_METHOD:
-                _write_classes(found, count, result.classification_result)
+                _write_classes(outputs, count, result.classification_result)
             else:
-                _write_values(found, count, result.regression_result)
+                _write_values(outputs, count, result.regression_result)
             write_spec(result.model_spec, model, one.signature.key)
         return response
 
@@ -84,18 +84,18 @@ def _signature(model: Model, spec: model_pb2.ModelSpec) -> Signature:
     return signature
 
 
-class _Wanted(NamedTuple):
+class _Task(NamedTuple):
     """One task: its signature, and its outputs by their names in the signature that computes it."""
 
     signature: Signature
     outputs: Mapping[str, str]
 
 
-def _wanted(
+def _task(
     model: Model,
     task: inference_pb2.InferenceTask,
     message: inference_pb2.MultiInferenceRequest,
-) -> _Wanted:
+) -> _Task:
     """Checks one task, before anything is computed."""
     if not task.model_spec.name:
         raise errors.empty_model_name()
@@ -112,28 +112,28 @@ def _wanted(
         names = _check_regress(signature)
     else:
         raise errors.unsupported_method(task.method_name)
-    return _Wanted(signature, {name: name for name in names})
+    return _Task(signature, {name: name for name in names})
 
 
 def _requests(
-    model: Model, wanted: list[_Wanted], examples: input_pb2.Input
+    model: Model, tasks: list[_Task], examples: input_pb2.Input
 ) -> tuple[tuple[InferenceRequest, ...], int]:
     """Makes one request if one signature has the outputs of all tasks, else one for each task.
 
     The entries of `wanted` then name their outputs as that signature does.
     """
-    covering = model.covering([one.signature for one in wanted]) if wanted else None
-    if covering is None:
-        found = [_request(model, one.signature, examples, tuple(one.outputs)) for one in wanted]
-        return tuple(request for request, _ in found), found[0][1] if found else 0
-    wanted[:] = [
+    common_signature = model.common_signature([one.signature for one in tasks]) if tasks else None
+    if common_signature is None:
+        requests = [_request(model, one.signature, examples, tuple(one.outputs)) for one in tasks]
+        return tuple(request for request, _ in requests), requests[0][1] if requests else 0
+    tasks[:] = [
         one._replace(
-            outputs={name: covering.output_of(one.signature, name) for name in one.outputs}
+            outputs={name: common_signature.output_of(one.signature, name) for name in one.outputs}
         )
-        for one in wanted
+        for one in tasks
     ]
-    together = dict.fromkeys(own for one in wanted for own in one.outputs.values())
-    request, count = _request(model, covering, examples, tuple(together))
+    outputs = dict.fromkeys(output for one in tasks for output in one.outputs.values())
+    request, count = _request(model, common_signature, examples, tuple(outputs))
     return (request,), count
 
 
@@ -143,25 +143,27 @@ def _request(
     """Makes the request for a signature of Examples; returns their number too."""
     if model.takes_missing:
         fit_examples(examples, model.features)
-    apart = model.signatures.get(signature.key + WITH_CONTEXT)
-    shared = None if apart is None else shared_context(examples, model.context_names)
-    if apart is not None and shared is not None:
+    split_signature = model.signatures.get(signature.key + WITH_CONTEXT)
+    shared = None if split_signature is None else shared_context(examples, model.context_names)
+    if split_signature is not None and shared is not None:
         context, candidates = shared
         inputs = {"context": context, "examples": candidates}
-        return InferenceRequest(ref_to(model), apart.key, inputs, outputs), len(candidates)
+        return InferenceRequest(ref_to(model), split_signature.key, inputs, outputs), len(
+            candidates
+        )
     rows = serialized(examples)
     return InferenceRequest(ref_to(model), signature.key, {"inputs": rows}, outputs), len(rows)
 
 
 def _write_classes(
-    found: Results, count: int, result: classification_pb2.ClassificationResult
+    outputs: Results, count: int, result: classification_pb2.ClassificationResult
 ) -> None:
-    for name, values in found.items():
+    for name, values in outputs.items():
         _check_table(name, values, count)
-    sizes = {name: values.shape[1] for name, values in found.items()}
+    sizes = {name: values.shape[1] for name, values in outputs.items()}
     if len(set(sizes.values())) > 1:
         raise errors.different_classes(sizes[_CLASSES], sizes[_SCORES])
-    columns = {name: values.tolist() for name, values in found.items()}
+    columns = {name: values.tolist() for name, values in outputs.items()}
     for i in range(count):
         classes = result.classifications.add().classes
         for c in range(next(iter(sizes.values()))):
@@ -172,8 +174,8 @@ def _write_classes(
                 one.score = columns[_SCORES][i][c]
 
 
-def _write_values(found: Results, count: int, result: regression_pb2.RegressionResult) -> None:
-    (values,) = found.values()
+def _write_values(outputs: Results, count: int, result: regression_pb2.RegressionResult) -> None:
+    (values,) = outputs.values()
     if values.ndim != 1 and values.shape[1:] != (1,):
         raise errors.wrong_regression_shape(values.shape)
     if values.shape[0] != count:

@@ -121,17 +121,17 @@ def _longest_list(signature: Signature, message: scoring_pb2.RankRequest) -> int
 
 
 def _signature(model: Model, explain: bool) -> Signature:
-    found = model.signatures
-    ranks = RANK_SIGNATURE in found and found[RANK_SIGNATURE].candidate_names
+    signatures = model.signatures
+    ranks = RANK_SIGNATURE in signatures and signatures[RANK_SIGNATURE].candidate_names
     if explain:
-        if EXPLAINED_SIGNATURE not in found or not ranks:
+        if EXPLAINED_SIGNATURE not in signatures or not ranks:
             raise FailedPrecondition(
                 f"Model {model.name!r} version {model.version} cannot explain its scores: it has "
                 f"no signature {EXPLAINED_SIGNATURE!r}, which is exported with a model that "
                 "weighs past events, fields or experts. Ask without `explain`."
             )
-        return found[EXPLAINED_SIGNATURE]
-    return found[RANK_SIGNATURE] if ranks else model.signature(DEFAULT_SIGNATURE)
+        return signatures[EXPLAINED_SIGNATURE]
+    return signatures[RANK_SIGNATURE] if ranks else model.signature(DEFAULT_SIGNATURE)
 
 
 def _tasks(signature: Signature) -> list[str]:

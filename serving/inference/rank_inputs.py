@@ -29,10 +29,16 @@ def rank_inputs(signature: Signature, message: scoring_pb2.RankRequest) -> dict[
     """
     for name in sorted(set(message.context) & set(message.candidates)):
         raise InvalidArgument(f"Feature {name!r} is in both the context and the candidates.")
-    return _shared(signature, message) if signature.candidate_names else _rows(signature, message)
+    return (
+        _request_arrays(signature, message)
+        if signature.candidate_names
+        else _row_arrays(signature, message)
+    )
 
 
-def _shared(signature: Signature, message: scoring_pb2.RankRequest) -> dict[str, np.ndarray]:
+def _request_arrays(
+    signature: Signature, message: scoring_pb2.RankRequest
+) -> dict[str, np.ndarray]:
     """Arrays (1, ...) of the context and (1, N, ...) of the candidates."""
     of_candidates = signature.candidate_names
     context = {n: s for n, s in signature.input_specs.items() if n not in of_candidates}
@@ -41,13 +47,13 @@ def _shared(signature: Signature, message: scoring_pb2.RankRequest) -> dict[str,
     _check_side(message.candidates, candidates, context, _CANDIDATES, _CONTEXT)
     arrays = _candidates(message, candidates, leading_axes=2)
     count = _count(arrays)
-    arrays |= _absent(signature, candidates, arrays, count, leading_axes=2)
+    arrays |= _missing_arrays(signature, candidates, arrays, count, leading_axes=2)
     arrays = {name: array[np.newaxis] for name, array in arrays.items()}
     arrays |= _context(message, context)
-    return arrays | _absent(signature, context, arrays, 1, leading_axes=1)
+    return arrays | _missing_arrays(signature, context, arrays, 1, leading_axes=1)
 
 
-def _rows(signature: Signature, message: scoring_pb2.RankRequest) -> dict[str, np.ndarray]:
+def _row_arrays(signature: Signature, message: scoring_pb2.RankRequest) -> dict[str, np.ndarray]:
     """Arrays (N, ...) of rows, each a candidate with the whole context."""
     specs = signature.input_specs
     check_names(message.context, specs, _CONTEXT)
@@ -63,7 +69,7 @@ def _rows(signature: Signature, message: scoring_pb2.RankRequest) -> dict[str, n
                 f"needs it ({MAX_PADDED_ELEMENTS} in all). Send fewer candidates at once."
             )
         arrays[name] = np.repeat(array, count, axis=0)
-    return arrays | _absent(signature, specs, arrays, count, leading_axes=1)
+    return arrays | _missing_arrays(signature, specs, arrays, count, leading_axes=1)
 
 
 def _candidates(
@@ -86,9 +92,9 @@ def _context(
     }
     for name, array in arrays.items():
         if len(array) != 1:
-            what = "lists" if array.ndim > 1 else "values"
+            kind = "lists" if array.ndim > 1 else "values"
             raise InvalidArgument(
-                f"Feature {name!r} of {_CONTEXT}: expected one row. Received: {len(array)} {what}"
+                f"Feature {name!r} of {_CONTEXT}: expected one row. Received: {len(array)} {kind}"
             )
     _check_events(message.context, specs, 1, _CONTEXT)
     return arrays
@@ -98,20 +104,20 @@ def _check_events(
     columns: Mapping[str, scoring_pb2.Column],
     specs: Mapping[str, TensorSpec],
     rows: int,
-    where: str,
+    side: str,
 ) -> None:
     """Checks that the lists of one history are equally long in each row."""
 
     def lengths(name: str) -> Sequence[int] | np.ndarray:
         if name not in columns:
             return [0] * rows
-        one_row = where == _CONTEXT
+        one_row = side == _CONTEXT
         return InputSpec.of(name, specs[name], 1).lengths(columns[name], one_row=one_row)
 
-    check_histories(specs, lengths, where)
+    check_histories(specs, lengths, side)
 
 
-def _absent(
+def _missing_arrays(
     signature: Signature,
     specs: Mapping[str, TensorSpec],
     sent: Iterable[str],
@@ -121,7 +127,7 @@ def _absent(
     """Returns the missing values of features that were not sent and have no default."""
     known = {*sent, *signature.definition.defaults}
     return {
-        name: InputSpec.of(name, spec, leading_axes).absent(rows)
+        name: InputSpec.of(name, spec, leading_axes).missing_rows(rows)
         for name, spec in specs.items()
         if name not in known
     }
@@ -141,12 +147,12 @@ def _count(arrays: Mapping[str, np.ndarray]) -> int:
 
 def _check_side(
     names: Iterable[str],
-    own: Mapping[str, TensorSpec],
-    other: Mapping[str, TensorSpec],
+    features: Mapping[str, TensorSpec],
+    other_features: Mapping[str, TensorSpec],
     where: str,
     elsewhere: str,
 ) -> None:
     for name in names:
-        if name in other:
+        if name in other_features:
             raise InvalidArgument(f"Feature {name!r} belongs to {elsewhere}. Received in {where}.")
-    check_names(names, own, where)
+    check_names(names, features, where)

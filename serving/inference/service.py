@@ -43,7 +43,7 @@ _SIGNATURE_DEF = "signature_def"
 Answer = TypeVar("Answer")
 
 
-def _own_spec(message: Any) -> model_pb2.ModelSpec:
+def _spec_of(message: Any) -> model_pb2.ModelSpec:
     if not message.HasField("model_spec"):
         raise errors.missing_model_spec()
     spec: model_pb2.ModelSpec = message.model_spec
@@ -55,11 +55,11 @@ def _first_spec(message: inference_pb2.MultiInferenceRequest) -> model_pb2.Model
     return message.tasks[0].model_spec if message.tasks else model_pb2.ModelSpec()
 
 
-PREDICT = Api("Predict", PREDICTION_SERVICE, _own_spec, read_predict)
-CLASSIFY = Api("Classify", PREDICTION_SERVICE, _own_spec, read_classify)
-REGRESS = Api("Regress", PREDICTION_SERVICE, _own_spec, read_regress)
+PREDICT = Api("Predict", PREDICTION_SERVICE, _spec_of, read_predict)
+CLASSIFY = Api("Classify", PREDICTION_SERVICE, _spec_of, read_classify)
+REGRESS = Api("Regress", PREDICTION_SERVICE, _spec_of, read_regress)
 MULTI_INFERENCE = Api("MultiInference", PREDICTION_SERVICE, _first_spec, read_multi_inference)
-RANK = Api("Rank", SCORING_SERVICE, _own_spec, read_rank)
+RANK = Api("Rank", SCORING_SERVICE, _spec_of, read_rank)
 
 # For messages of unknown kind: those of a warm-up file.
 _APIS = {
@@ -172,7 +172,7 @@ class InferenceService:
         self, request: get_model_metadata_pb2.GetModelMetadataRequest
     ) -> get_model_metadata_pb2.GetModelMetadataResponse:
         """Returns the signatures of a version."""
-        spec = _own_spec(request)
+        spec = _spec_of(request)
         if not request.metadata_field:
             raise errors.missing_metadata_field()
         for field in request.metadata_field:
@@ -195,7 +195,7 @@ class InferenceService:
             NotFound: The model is unknown, or has no such version.
             InvalidArgument: It has no such label.
         """
-        spec = _own_spec(request)
+        spec = _spec_of(request)
         name, version = spec.name, _version(spec)
         model = self._manager.models.get(name)
         if spec.HasField("version_label") and model is not None:

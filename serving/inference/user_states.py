@@ -69,7 +69,7 @@ class UserStates:
 
     def __init__(self, model: Model, options: Mapping[str, Any], most: int) -> None:
         self._longest = int(options["max_events"])
-        self._seen = options["item"] if options["filter_seen"] else None
+        self._item_input = options["item"] if options["filter_seen"] else None
         self._model = model
         self._names = sorted(model.signature(_START).input_specs)
         self._most = most
@@ -114,7 +114,7 @@ class UserStates:
             return None
         times = Counter(users.tolist())
         known = [
-            self._known(user, events, row, counts[row]) if times[user] == 1 else None
+            self._known_state(user, events, row, counts[row]) if times[user] == 1 else None
             for row, user in enumerate(users.tolist())
         ]
         hits = [row for row, state in enumerate(known) if state is not None]
@@ -125,7 +125,7 @@ class UserStates:
         if misses:
             inputs = {name: array[misses] for name, array in events.items()}
             states |= zip(misses, self.call(_START, inputs, (_STATE,), trace)[_STATE], strict=True)
-        states |= self._stepped({row: known[row] for row in hits}, events, counts, trace)
+        states |= self._step({row: known[row] for row in hits}, events, counts, trace)
         for row, user in enumerate(users.tolist()):
             if times[user] == 1:
                 self._keep(user, events, row, counts[row], states[row])
@@ -149,12 +149,12 @@ class UserStates:
     ) -> dict[str, np.ndarray]:  # fmt: skip
         """Computes the outputs of a signature from states in place of events."""
         others = {name: array for name, array in inputs.items() if name not in self._names}
-        if self._seen is not None and _EXCLUDE in others:
-            parts = [others[_EXCLUDE], inputs[self._seen]]
+        if self._item_input is not None and _EXCLUDE in others:
+            parts = [others[_EXCLUDE], inputs[self._item_input]]
             others[_EXCLUDE] = np.concatenate(parts, axis=1)
         return self.call(_FROM_STATE[key], {**others, _STATE: states}, outputs, trace)
 
-    def _known(self, user: bytes, events: Arrays, row: int, count: int) -> UserState | None:
+    def _known_state(self, user: bytes, events: Arrays, row: int, count: int) -> UserState | None:
         with self._lock:
             known = self._states.get(user)
         if known is None or known.events > count:
@@ -162,7 +162,7 @@ class UserStates:
         same = known.fingerprint == _fingerprint(events, row, known.events)
         return known if same else None
 
-    def _stepped(
+    def _step(
         self,
         known: Mapping[int, UserState | None],
         events: Arrays,
@@ -183,8 +183,8 @@ class UserStates:
                 part = array[row, first[row] : counts[row]]
                 new[place, : len(part)] = part
             inputs[name] = new
-        stepped = self.call(_STEP, inputs, (_STATE,), trace)[_STATE]
-        return states | dict(zip(rows, stepped, strict=True))
+        new_states = self.call(_STEP, inputs, (_STATE,), trace)[_STATE]
+        return states | dict(zip(rows, new_states, strict=True))
 
     def _keep(self, user: bytes, events: Arrays, row: int, count: int, state: np.ndarray) -> None:
         new = UserState(count, _fingerprint(events, row, count), state.copy())
@@ -214,9 +214,9 @@ class _WithStates:
 
 def _counts(events: Arrays) -> np.ndarray:
     """Returns the numbers of events `(B,)` without the padding behind the last."""
-    there = np.any([is_present(array) for array in events.values()], axis=0)
-    places = np.arange(1, there.shape[1] + 1)
-    counts: np.ndarray = (there * places).max(axis=1, initial=0)
+    present = np.any([is_present(array) for array in events.values()], axis=0)
+    places = np.arange(1, present.shape[1] + 1)
+    counts: np.ndarray = (present * places).max(axis=1, initial=0)
     return counts
 
 

@@ -79,15 +79,15 @@ def find_gap(path: Path) -> Gap | None:
     needs = _needs(file, stat.st_size, stat.st_mtime_ns)
     if needs is None:
         return Gap(SAVED_MODEL_FILE, _DAMAGED)
-    beside = [MANIFEST] * needs.manifest + [f"{ASSETS}/{name}" for name in needs.assets]
-    for name in beside:
+    files = [MANIFEST] * needs.manifest + [f"{ASSETS}/{name}" for name in needs.assets]
+    for name in files:
         if not (path / name).is_file():
             return Gap(name, MISSING)
     return _variables_gap(path) if needs.variables else None
 
 
 @functools.lru_cache(maxsize=8)
-def _needs(file: Path, size: int, changed: int) -> _Needs | None:
+def _needs(file: Path, size: int, modified: int) -> _Needs | None:
     """The needs of the graph in a file, read once for each size and time of change.
 
     None if the file is not a graph. A file without a graph for serving needs no others, as
@@ -129,13 +129,13 @@ def _variables_gap(path: Path) -> Gap | None:
         reader = tf.train.load_checkpoint(str(path / VARIABLES))
     except _UNREADABLE:
         return Gap(index, _DAMAGED)
-    found = sum(size or 0 for size in shards.values())
+    total = sum(size or 0 for size in shards.values())
     try:
         expected = _bytes_of_values(reader)
     except _UNREADABLE:  # a string is truncated
         return Gap(f"{VARIABLES}.data", _DAMAGED)
-    if found < expected:
-        return Gap(f"{VARIABLES}.data", _DAMAGED, f" ({found} of {expected} bytes)")
+    if total < expected:
+        return Gap(f"{VARIABLES}.data", _DAMAGED, f" ({total} of {expected} bytes)")
     return None
 
 
@@ -143,8 +143,8 @@ def _shards(path: Path) -> dict[str, int | None]:
     """The files of the variables and their sizes; None for a missing one."""
     count = 1
     for file in (path / VARIABLES).parent.glob(f"{VARIABLES.name}.data-*"):
-        found = _SHARD.search(file.name)
-        count = count if found is None else int(found[2])
+        match = _SHARD.search(file.name)
+        count = count if match is None else int(match[2])
     names = [f"{VARIABLES}.data-{number:05d}-of-{count:05d}" for number in range(count)]
     return {
         name: (path / name).stat().st_size if (path / name).is_file() else None for name in names

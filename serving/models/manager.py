@@ -184,7 +184,7 @@ class ModelManager:
                     self._report_all()
 
         chosen = self._reconcilers.values() if reconcilers is None else reconcilers
-        failures = self._background.each(
+        failures = self._background.run_all(
             [functools.partial(settle_unless_stopped, one) for one in chosen]
         )
         self._report_all()
@@ -193,10 +193,10 @@ class ModelManager:
 
     def _report_all(self) -> None:
         with self._reporting:
-            found = {name: one.is_ready for name, one in self._reconcilers.items()}
-            if found != self._reported:
-                self._reported = found
-                self._report(found)
+            readiness = {name: one.is_ready for name, one in self._reconcilers.items()}
+            if readiness != self._reported:
+                self._reported = readiness
+                self._report(readiness)
 
     def _reload(self, models: Sequence[ModelConfig]) -> None:
         before = self._reconcilers

@@ -81,7 +81,7 @@ class Model:
     def signatures(self) -> Mapping[str, Signature]:
         return self._signatures
 
-    def covering(self, signatures: Sequence[Signature]) -> Signature | None:
+    def common_signature(self, signatures: Sequence[Signature]) -> Signature | None:
         """Returns a signature with the outputs of all of these, of the same input; or None."""
         for one in self._signatures.values():
             if all(one.covers(signature) for signature in signatures):

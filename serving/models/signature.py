@@ -100,15 +100,18 @@ class Signature:
 
     def covers(self, other: Signature) -> bool:
         """Whether it takes the same tensors as another signature, and gives all of its outputs."""
-        own, theirs = self.definition, other.definition
-        return _tensors(own.inputs) == _tensors(theirs.inputs) and (
-            set(_tensors(own.outputs).values()) >= set(_tensors(theirs.outputs).values())
+        definition, other_definition = self.definition, other.definition
+        return _tensors(definition.inputs) == _tensors(other_definition.inputs) and (
+            set(_tensors(definition.outputs).values())
+            >= set(_tensors(other_definition.outputs).values())
         )
 
     def output_of(self, other: Signature, name: str) -> str:
         """What it calls an output of a signature that it covers."""
         tensor = other.definition.outputs[name].name
-        return next(own for own, info in self.definition.outputs.items() if info.name == tensor)
+        return next(
+            output for output, info in self.definition.outputs.items() if info.name == tensor
+        )
 
     def check_names(self, names: Iterable[str]) -> None:
         """Raises unless the names are those of the inputs."""
@@ -156,8 +159,10 @@ class Signature:
         check_histories(self.input_specs, lambda name: [inputs[name].shape[-1]], "the request")
         if self.is_batched:
             _check_same(inputs, 0, "batch size (first dimension)")
-        listed = {name: array for name, array in inputs.items() if name in self.candidate_names}
-        _check_same(listed, 1, "number of candidates (second dimension)")
+        of_candidates = {
+            name: array for name, array in inputs.items() if name in self.candidate_names
+        }
+        _check_same(of_candidates, 1, "number of candidates (second dimension)")
         trace.signature, trace.inputs = self.key, inputs
         trace.rows, trace.candidates = self.count(inputs)
         results = self._compute(inputs, outputs, trace)
@@ -215,7 +220,7 @@ def _tf_dtype(array: np.ndarray) -> tf.DType:
     return tf.string if array.dtype == object else tf.as_dtype(array.dtype)
 
 
-def _check_same(inputs: Arrays, axis: int, what: str) -> None:
+def _check_same(inputs: Arrays, axis: int, dimension: str) -> None:
     if len({array.shape[axis] for array in inputs.values()}) > 1:
         sizes = {name: array.shape[axis] for name, array in sorted(inputs.items())}
-        raise errors.InvalidArgument(f"inputs must have the same {what}. Received: {sizes}")
+        raise errors.InvalidArgument(f"inputs must have the same {dimension}. Received: {sizes}")

@@ -18,12 +18,12 @@ def find_versions(base_path: Path) -> dict[int, list[Path]]:
 
     Folders without a number as their name are ignored. An unreadable base path has no versions.
     """
-    found: dict[int, list[Path]] = {}
+    versions: dict[int, list[Path]] = {}
     for number, path in sorted(
         _numbered(base_path), key=lambda item: (-item[0], len(item[1].name))
     ):
-        found.setdefault(number, []).append(path)
-    return found
+        versions.setdefault(number, []).append(path)
+    return versions
 
 
 def has_graph(path: Path) -> bool:
@@ -57,21 +57,21 @@ def why_nothing(base_path: Path) -> str:
             f"The model base path {base_path} is itself a version: it holds {SAVED_MODEL_FILE}. "
             f"Name the folder above it, {base_path.resolve().parent}."
         )
-    numbered = sorted(path.name for _, path in _numbered(base_path))
-    if numbered:
+    versions = sorted(path.name for _, path in _numbered(base_path))
+    if versions:
         return (
             f"The version policy asks for none of the versions in {base_path}. "
-            f"Found: {', '.join(numbered)}."
+            f"Found: {', '.join(versions)}."
         )
     try:
-        found = sorted(path.name for path in base_path.iterdir())
+        names = sorted(path.name for path in base_path.iterdir())
     except OSError as error:
         return f"The model base path {base_path} cannot be read: {error.strerror}."
-    if below := _model_below(base_path):
-        return f"The model base path {base_path} holds no version. Did you mean {below}?"
+    if nearest := _model_below(base_path):
+        return f"The model base path {base_path} holds no version. Did you mean {nearest}?"
     return (
         f"The model base path {base_path} holds no version. {expected} "
-        f"Found: {', '.join(found[:10]) or 'nothing'}."
+        f"Found: {', '.join(names[:10]) or 'nothing'}."
     )
 
 

@@ -39,7 +39,7 @@ class Version:
     state: State = State.LOADING
     model: Model | None = None
     error: ServingError | None = None
-    running: int = 0  # requests that use the model
+    leases: int = 0  # requests that use the model
 
 
 class ModelVersions:
@@ -114,27 +114,27 @@ class ModelVersions:
                     raise still_loading(self.name, sorted({*self._waiting, *self._versions}))
                 raise servable_not_found(self.name, number)
             model = version.model
-            version.running += 1
+            version.leases += 1
         try:
             yield model
         finally:
             with self._lock:
-                version.running -= 1
-                is_unused = version.running == 0 and version.state == State.UNLOADING
+                version.leases -= 1
+                is_unused = version.leases == 0 and version.state == State.UNLOADING
             if is_unused:
                 self._schedule(lambda: self._close(version))
 
     def statuses(self) -> list[VersionStatus]:
         """Returns the status of every version seen so far, newest first."""
         with self._lock:
-            found = {
+            statuses = {
                 number: VersionStatus(number, version.state, version.error)
                 for number, version in self._versions.items()
             }
         for number, error in self._waiting.items():
-            if number not in found or found[number].state == State.END:
-                found[number] = VersionStatus(number, State.START, error)
-        return [found[number] for number in sorted(found, reverse=True)]
+            if number not in statuses or statuses[number].state == State.END:
+                statuses[number] = VersionStatus(number, State.START, error)
+        return [statuses[number] for number in sorted(statuses, reverse=True)]
 
     def available(self, number: int) -> Path | None:
         """Returns the folder of an available version; None if it is not available."""
@@ -195,10 +195,12 @@ class ModelVersions:
     def keep_only(self, numbers: Collection[int]) -> None:
         """Unloads every version except these, which are available."""
         with self._lock:
-            left = [version for number, version in self._versions.items() if number not in numbers]
+            unwanted = [
+                version for number, version in self._versions.items() if number not in numbers
+            ]
             self._current = max(numbers, default=None)
         self._waiting = {}
-        self._unload(left)
+        self._unload(unwanted)
 
     def settle(self, incomplete: Mapping[int, ServingError]) -> None:
         """Records that the wanted versions were tried, except these, which are incomplete."""
@@ -224,7 +226,7 @@ class ModelVersions:
     def _close(self, version: Version) -> None:
         """Closes a version that is unloading, unless it is in use or closed already."""
         with self._lock:
-            if version.state != State.UNLOADING or version.running or version.model is None:
+            if version.state != State.UNLOADING or version.leases or version.model is None:
                 return
             model, version.model = version.model, None
         try:

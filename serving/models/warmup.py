@@ -32,7 +32,7 @@ def warm_up(
     replay: Replay,
     iterations: int = 1,
     is_beside_requests: bool = True,
-    afterwards: Callable[[], object] | None = None,
+    finish: Callable[[], object] | None = None,
 ) -> int:
     """Runs every record of the version's warm-up file and returns their number.
 
@@ -76,10 +76,10 @@ def warm_up(
         else futures.ThreadPoolExecutor(CPUS, "warm-up")
     )
     with pool:
-        for done in [pool.submit(run, records) for records in groups.values()]:
-            done.result()
-        if afterwards is not None:
-            pool.submit(afterwards).result()
+        for future in [pool.submit(run, records) for records in groups.values()]:
+            future.result()
+        if finish is not None:
+            pool.submit(finish).result()
     return count
 
 

@@ -154,11 +154,11 @@ class Metrics:
                 for score in scores.ravel()[:: 1 + scores.size // _OBSERVED_SCORES].tolist():
                     of_task.observe(score)
 
-    def warmed(self, path: str, seconds: float, succeeded: bool) -> None:
+    def observe_warmup(self, path: str, seconds: float, succeeded: bool) -> None:
         """Counts the warm-up of a version."""
         self._warmup.labels(path, _CODE[succeeded]).observe(1e6 * seconds)
 
-    def shadowed(self, model: str, version: int, task: str, difference: float) -> None:
+    def observe_difference(self, model: str, version: int, task: str, difference: float) -> None:
         """Counts a comparison with the shadow version."""
         self._shadow.labels(model, str(version), task).observe(difference)
 
@@ -166,7 +166,7 @@ class Metrics:
         """Adds a gauge whose value is read for every page."""
         Gauge(f"{_OWN}{name}", text, registry=self._registry).set_function(value)
 
-    def counted(self, name: str) -> int:
+    def counter_value(self, name: str) -> int:
         """Returns the value of a counter by TensorFlow Serving's name; 0 if there is none."""
         return sum(
             int(sample.value)

@@ -121,13 +121,13 @@ class ShadowTraffic:
 
 
 def differences(
-    ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]
+    results: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]
 ) -> dict[str, float]:
     """Returns the largest difference of each float output that both have in the same shape."""
     return {
-        name: float(np.abs(values.astype(np.float64) - theirs[name]).max(initial=0))
-        for name, values in ours.items()
-        if values.dtype.kind == "f" and name in theirs and theirs[name].shape == values.shape
+        name: float(np.abs(values.astype(np.float64) - others[name]).max(initial=0))
+        for name, values in results.items()
+        if values.dtype.kind == "f" and name in others and others[name].shape == values.shape
     }
 
 

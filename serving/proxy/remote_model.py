@@ -78,7 +78,7 @@ class RemoteModel:
             ),
             request,
         )
-        found = get_model_metadata_pb2.SignatureDefMap()
-        if not next(answers).metadata[_SIGNATURE_DEF].Unpack(found):
+        signatures = get_model_metadata_pb2.SignatureDefMap()
+        if not next(answers).metadata[_SIGNATURE_DEF].Unpack(signatures):
             raise DataLoss("The metadata of the backend holds no signatures.")
-        return {k: v for k, v in found.signature_def.items() if k != INIT_SIGNATURE}
+        return {k: v for k, v in signatures.signature_def.items() if k != INIT_SIGNATURE}

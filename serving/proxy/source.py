@@ -59,17 +59,19 @@ class BackendSource:
         )
         for response in responses:
             statuses = response.model_version_status
-            found = [status.version for status in statuses if status.state == State.AVAILABLE]
-            if found:  # a server without any is still loading
-                return {number: base_path / str(number) for number in sorted(found, reverse=True)}
+            versions = [status.version for status in statuses if status.state == State.AVAILABLE]
+            if versions:  # a server without any is still loading
+                return {
+                    number: base_path / str(number) for number in sorted(versions, reverse=True)
+                }
         return {}
 
     def find_again(
         self, name: str, base_path: Path, known: Mapping[int, Path]
     ) -> Mapping[int, Path]:
         """Returns the known versions if the backend can be reached, or the first ones found."""
-        found = self.find(name, base_path)
-        return known or found
+        versions = self.find(name, base_path)
+        return known or versions
 
     def look(self, path: Path, before: Look | None) -> Look:
         """Returns that the version is complete, as the backend has it available."""

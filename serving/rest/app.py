@@ -119,7 +119,7 @@ class Rest:
         end = time.monotonic() + self.timeout_seconds
         route = _PATH.fullmatch(path)
         api = "" if route is None else _APIS.get((route["method"] or "").lower(), "")
-        gone = threading.Event()
+        disconnected = threading.Event()
         context = RequestContext(
             api,
             "REST",
@@ -127,7 +127,7 @@ class Rest:
             request.method,
             remaining=lambda: end - time.monotonic(),
             has_own_deadline=False,
-            is_active=lambda: not gone.is_set(),
+            is_active=lambda: not disconnected.is_set(),
             is_low_priority=asks_low_priority(request.headers.items()),
             trace=TraceContext.read(request.headers),
         )
@@ -136,7 +136,7 @@ class Rest:
         try:
             await self._admit(request, trace, headers)
             body = await self._body(request)
-            watch = asyncio.ensure_future(_watch(request, gone))
+            watch = asyncio.ensure_future(_watch(request, disconnected))
             loop = asyncio.get_running_loop()
             try:
                 text = await loop.run_in_executor(
@@ -208,7 +208,7 @@ class Rest:
         def work(model: Model) -> tuple[Any, Callable[[Any], Any]]:
             with self.service.admission.acquire(trace):
                 content = unpacked(body, encoding, self.max_bytes)
-                plan, write = _read(model, spec, content, trace)
+                plan, write = _plan(model, spec, content, trace)
                 return compute(model, plan, trace), write
 
         with self.service.observed(trace):
@@ -219,10 +219,10 @@ class Rest:
         if not metadata:
             status = get_model_status_pb2.GetModelStatusRequest(model_spec=spec)
             return _to_json(self.service.status(status))
-        asked = get_model_metadata_pb2.GetModelMetadataRequest(
+        request = get_model_metadata_pb2.GetModelMetadataRequest(
             model_spec=spec, metadata_field=["signature_def"]
         )
-        document = _to_json(self.service.metadata(asked))
+        document = _to_json(self.service.metadata(request))
         del document["metadata"]["signature_def"]["@type"]  # TensorFlow Serving has none
         return document
 
@@ -254,7 +254,7 @@ def _predict_request(
     return request, "instances" in document
 
 
-def _read(
+def _plan(
     model: Model, spec: model_pb2.ModelSpec, body: bytes, trace: RequestTrace
 ) -> tuple[Plan, Callable[[Any], Any]]:
     """Returns the plan of a body, and the function that makes a document of its answer."""
@@ -296,11 +296,11 @@ def _spec(route: re.Match[str]) -> model_pb2.ModelSpec:
     return spec
 
 
-async def _watch(request: Request, gone: threading.Event) -> None:
+async def _watch(request: Request, disconnected: threading.Event) -> None:
     """Sets the event when the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-    gone.set()
+    disconnected.set()
 
 
 def _to_json(message: Any) -> Any:

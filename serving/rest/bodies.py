@@ -27,16 +27,16 @@ def unpacked(body: bytes, encoding: str, max_bytes: int) -> bytes:
         return body
     member = zlib.decompressobj(_GZIP)
     try:
-        found = member.decompress(body, max_bytes + 1)
+        content = member.decompress(body, max_bytes + 1)
     except zlib.error:
         raise _not_gzip("it is damaged, or was not packed") from None
-    if len(found) > max_bytes:
+    if len(content) > max_bytes:
         raise too_large(max_bytes)
     if not member.eof:
         raise _not_gzip("its end is missing")
     if member.unused_data:
         raise _not_gzip("there are bytes after its end")
-    return found
+    return content
 
 
 def too_large(max_bytes: int) -> errors.ServingError:

@@ -16,7 +16,7 @@ _INT64 = np.iinfo(np.int64)
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 
 
-def fill_examples(document: Mapping[str, Any], sent: input_pb2.Input) -> None:
+def fill_examples(document: Mapping[str, Any], target: input_pb2.Input) -> None:
     """Fills the input of a request with the `examples` and the `context` of a document.
 
     Raises:
@@ -34,11 +34,11 @@ def fill_examples(document: Mapping[str, Any], sent: input_pb2.Input) -> None:
         )
     if not examples:
         raise InvalidArgument(f"JSON Value: {shown(document)} 'examples' value is an empty array")
-    found = sent.example_list
+    message = target.example_list
     if "context" in document:
-        found = sent.example_list_with_context
-        found.context.CopyFrom(_example(document["context"]))
-    found.examples.extend(_example(example) for example in examples)
+        message = target.example_list_with_context
+        message.context.CopyFrom(_example(document["context"]))
+    message.examples.extend(_example(example) for example in examples)
 
 
 def classes(result: classification_pb2.ClassificationResult) -> dict[str, Any]:
@@ -70,11 +70,11 @@ def _example(value: Any) -> example_pb2.Example:
 
 def _add(feature: feature_pb2.Feature, name: str, value: Any) -> None:
     kind, converted = _converted(name, value)
-    known = feature.WhichOneof("kind")
-    if known not in (None, kind):
+    field = feature.WhichOneof("kind")
+    if field not in (None, kind):
         raise InvalidArgument(
             f"Unexpected element type in feature: {name} expecting type: "
-            f"{str(known).removesuffix('_list')}"
+            f"{str(field).removesuffix('_list')}"
         )
     getattr(feature, kind).value.append(converted)
 

@@ -40,9 +40,9 @@ def filled_up(name: str, value: Any, spec: TensorSpec) -> Any:
         )
     lists, lengths, nulls = [value], [], 0
     for size in (spec.shape or ())[1:]:
-        inside = [one for part in lists for one in part]
-        lists = [one for one in inside if isinstance(one, list)]
-        nulls = max(nulls, inside.count(None))
+        entries = [one for part in lists for one in part]
+        lists = [one for one in entries if isinstance(one, list)]
+        nulls = max(nulls, entries.count(None))
         lengths.append(max(map(len, lists), default=1) if size is None else size)
     if nulls * math.prod(lengths) > MAX_PADDED_ELEMENTS:
         raise InvalidArgument(

@@ -81,17 +81,17 @@ def _columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _fill(column: scoring_pb2.Column, name: str, where: str, rows: list[Any]) -> None:
+def _fill(column: scoring_pb2.Column, name: str, side: str, rows: list[Any]) -> None:
     """Writes a value, or a list of values, of each row."""
     values = rows
     if any(isinstance(row, list) for row in rows):
         for row in rows:
             if not isinstance(row, list | None):
-                raise _misfit(name, where, "a list, as elsewhere in the request", row)
+                raise _misfit(name, side, "a list, as elsewhere in the request", row)
         column.lengths.extend(len(row or ()) for row in rows)
         values = [value for row in rows for value in row or ()]
-    values = [_decoded(name, where, value) for value in values]
-    kind = _kind(name, where, values)
+    values = [_decoded(name, side, value) for value in values]
+    kind = _kind(name, side, values)
     if kind is float:  # a column of floats has float32, which skips most large integers
         values = _without_fractions(values)
         kind = float if any(isinstance(value, float) for value in values) else int
@@ -112,44 +112,44 @@ def _without_fractions(values: list[Any]) -> list[Any]:
     return integers if any(value is not None for value in integers) else values
 
 
-def _decoded(name: str, where: str, value: Any) -> Any:
+def _decoded(name: str, side: str, value: Any) -> Any:
     """A value, the bytes of `{"b64": "..."}`, as in `:predict`, or a boolean as a number."""
     if not isinstance(value, dict):
         return int(value) if isinstance(value, bool) else value
     try:
         return from_base64(value)
     except InvalidArgument as error:
-        raise _misfit(name, where, _EXPECTED, value) from error
+        raise _misfit(name, side, _EXPECTED, value) from error
 
 
-def _kind(name: str, where: str, values: Iterable[Any]) -> type:
+def _kind(name: str, side: str, values: Iterable[Any]) -> type:
     """The kind of all values of a feature; integers among floats are floats."""
     kinds: dict[type, Any] = {}
     for value in values:
         if value is not None:
             kinds.setdefault(type(value), value)
-            _require_sendable(name, where, value)
+            _require_sendable(name, side, value)
     if kinds.keys() <= {int, float}:
         return float if float in kinds else int
     if kinds.keys() <= {str, bytes}:
         return bytes if bytes in kinds else str
     one, other = list(kinds.values())[:2]
-    raise _misfit(name, where, f"values of one kind, such as {shortened(one)}", other)
+    raise _misfit(name, side, f"values of one kind, such as {shortened(one)}", other)
 
 
-def _require_sendable(name: str, where: str, value: Any) -> None:
+def _require_sendable(name: str, side: str, value: Any) -> None:
     if type(value) not in _FIELDS:
-        raise _misfit(name, where, _EXPECTED, value)
+        raise _misfit(name, side, _EXPECTED, value)
     if isinstance(value, int) and not _INT64.min <= value <= _INT64.max:
-        raise _misfit(name, where, f"an integer from {_INT64.min} to {_INT64.max}", value)
+        raise _misfit(name, side, f"an integer from {_INT64.min} to {_INT64.max}", value)
     if isinstance(value, float) and abs(value) > _FLOAT_MAX:
         form = "a finite float32 number, or an integer where the feature is one, or null"
-        raise _misfit(name, where, f"{form} for a missing value", value)
+        raise _misfit(name, side, f"{form} for a missing value", value)
 
 
-def _misfit(name: str, where: str, expected: str, value: Any) -> InvalidArgument:
+def _misfit(name: str, side: str, expected: str, value: Any) -> InvalidArgument:
     return InvalidArgument(
-        f"Feature {name!r} of {where}: expected {expected}. "
+        f"Feature {name!r} of {side}: expected {expected}. "
         f"Received: {shortened(value)} ({type(value).__name__})"
     )
 

@@ -114,8 +114,8 @@ def from_base64(value: Mapping[str, Any]) -> bytes:
 def _without(declared: Inputs, optional: Collection[str], rows: Any) -> Inputs:
     """Returns the declared inputs without those optional ones that the first row lacks."""
     first = rows[0] if isinstance(rows, list) and rows else None
-    given = set(first) if isinstance(first, dict) else set()
-    return {k: spec for k, spec in declared.items() if k in given or k not in optional}
+    sent = set(first) if isinstance(first, dict) else set()
+    return {k: spec for k, spec in declared.items() if k in sent or k not in optional}
 
 
 def _columns_of_rows(document: Mapping[str, Any], declared: Inputs) -> dict[str, list[Any]]:
@@ -212,10 +212,10 @@ def _fitting(leaf: Any, dtype: np.dtype[Any], missing: Any) -> Any:
     try:
         if dtype.kind == "f":
             return float(leaf)
-        found = whole(leaf)
+        number = whole(leaf)
     except (ValueError, OverflowError):
         return leaf
-    return missing if found is None else found
+    return missing if number is None else number
 
 
 def _collect(value: Any, shape: tuple[int, ...], level: int, leaves: list[Any]) -> None:
@@ -272,8 +272,8 @@ def _from_base64(value: Mapping[str, Any]) -> bytes:
 @functools.cache
 def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
     """Returns the smallest and the largest number of a dtype."""
-    found = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype)
-    return np.asarray(found.min).item(), np.asarray(found.max).item()
+    info = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype)
+    return np.asarray(info.min).item(), np.asarray(info.max).item()
 
 
 def _float(value: float, dtype: np.dtype[Any]) -> float:

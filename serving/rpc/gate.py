@@ -56,7 +56,7 @@ def require_room(admission: Admission, details: grpc.HandlerCallDetails) -> None
         admission.require_room_at_door(asks_low_priority(details.invocation_metadata))
 
 
-class _AtOnce(futures.ThreadPoolExecutor):
+class _SameThread(futures.ThreadPoolExecutor):
     """Calls in the thread that submits: a rejection costs half of one in another thread."""
 
     def submit(
@@ -66,7 +66,7 @@ class _AtOnce(futures.ThreadPoolExecutor):
         return _DONE
 
 
-_AT_ONCE = _AtOnce(1)
+_SAME_THREAD = _SameThread(1)
 _DONE = futures.Future[Any]()
 _DONE.set_result(None)
 
@@ -86,5 +86,7 @@ def rejection(error: ServingError, details: grpc.HandlerCallDetails, report: Rep
             report(trace, error)
         context.abort(error.code, truncated(str(error)))
 
-    vars(answer)["experimental_thread_pool"] = _AT_ONCE  # gRPC then runs it in the accepting thread
+    vars(answer)["experimental_thread_pool"] = (
+        _SAME_THREAD  # gRPC then runs it in the accepting thread
+    )
     return grpc.stream_unary_rpc_method_handler(answer)

@@ -46,8 +46,8 @@ class Health(health_pb2_grpc.HealthServicer):
             if self._is_draining:
                 return
             self._have_served |= {name for name, serving in available.items() if serving}
-            counted = available.keys() & self._have_served if self._was_ready else available.keys()
-            overall = bool(counted) and all(available[name] for name in counted)
+            models = available.keys() & self._have_served if self._was_ready else available.keys()
+            overall = bool(models) and all(available[name] for name in models)
             self._was_ready |= overall
             self._other = _STATUS.SERVICE_UNKNOWN
             self._statuses = {

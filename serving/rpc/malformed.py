@@ -34,15 +34,15 @@ class MalformedRequests(grpc.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
         method = handler_call_details.method
-        checked = self._handlers.get(method)
-        if checked is not None:
-            return checked
+        guarded = self._handlers.get(method)
+        if guarded is not None:
+            return guarded
         handler = continuation(handler_call_details)
         if handler is None or handler.request_deserializer is None:
             return handler
         reject = functools.partial(self._reject, method)
-        self._handlers[method] = checked = with_checked_requests(handler, reject)
-        return checked
+        self._handlers[method] = guarded = with_checked_requests(handler, reject)
+        return guarded
 
     def _reject(
         self, method: str, context: grpc.ServicerContext, malformed: _Malformed
@@ -85,8 +85,8 @@ def with_checked_requests(
     check = checked_stream if handler.request_streaming else checked
 
     @functools.wraps(method)  # with the mark of a method that holds no thread
-    def answer(request: Any, context: grpc.ServicerContext, *more: Any) -> Any:
-        return method(check(request, context), context, *more)
+    def answer(request: Any, context: grpc.ServicerContext, *arguments: Any) -> Any:
+        return method(check(request, context), context, *arguments)
 
     make = getattr(grpc, f"{kind}_rpc_method_handler")
     return make(answer, deserialize, handler.response_serializer)

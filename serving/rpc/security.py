@@ -112,11 +112,11 @@ def tls_context(certificates: Certificates) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     with tempfile.TemporaryDirectory() as folder:
-        both = Path(folder) / "both.pem"
-        both.touch(mode=0o600)
-        both.write_bytes(certificates.certificate + b"\n" + certificates.key)
+        file = Path(folder) / "both.pem"
+        file.touch(mode=0o600)
+        file.write_bytes(certificates.certificate + b"\n" + certificates.key)
         try:
-            context.load_cert_chain(both, password="")  # otherwise OpenSSL asks the terminal
+            context.load_cert_chain(file, password="")  # otherwise OpenSSL asks the terminal
         except ssl.SSLError as error:
             raise InvalidArgument(
                 "`ssl_config_file`: `server_key` must be the key of `server_cert`, both in PEM "

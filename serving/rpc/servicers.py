@@ -109,10 +109,10 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
     def __init__(
         self,
         service: InferenceService,
-        counted: Callable[[str], int] | None = None,
+        counter_value: Callable[[str], int] | None = None,
     ) -> None:
         self._service = service
-        self._counted = counted or (lambda name: 0)
+        self._counter_value = counter_value or (lambda name: 0)
 
     @rpc
     def GetModelStatus(
@@ -126,8 +126,8 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
         request: model_management_pb2.ReloadConfigRequest,
         context: grpc.ServicerContext,
     ) -> model_management_pb2.ReloadConfigResponse:
-        before = {name: self._counted(name) for name in request.metric_names}
+        before = {name: self._counter_value(name) for name in request.metric_names}
         response = self._service.reload(request)
         for name, count in before.items():
-            response.metric.add(name=name, int64_value_increase=self._counted(name) - count)
+            response.metric.add(name=name, int64_value_increase=self._counter_value(name) - count)
         return response

@@ -34,9 +34,9 @@ def add_services(
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
         PredictionService(service), server
     )
-    counted = None if metrics is None else metrics.counted
+    counter_value = None if metrics is None else metrics.counter_value
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(
-        ModelService(service, counted), server
+        ModelService(service, counter_value), server
     )
     scoring_pb2_grpc.add_ScoringServiceServicer_to_server(ScoringService(service), server)
     health = [HEALTH_SERVICE] if config.enable_grpc_healthcheck_service else []

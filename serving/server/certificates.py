@@ -41,8 +41,8 @@ def validity(pem: bytes) -> Validity:
         InvalidArgument: The content has no certificate.
     """
     try:
-        found = _PEM.search(pem)
-        return _read(base64.b64decode(found[1] if found else b""))
+        match = _PEM.search(pem)
+        return _parse(base64.b64decode(match[1] if match else b""))
     except (IndexError, ValueError) as error:
         raise InvalidArgument("Expected a certificate in PEM. Received: none") from error
 
@@ -55,28 +55,31 @@ def report_certificates(
     Raises:
         ServingError: One of them is no certificate; the message names the option.
     """
-    shown: dict[str, tuple[str, bytes]] = {}
+    certificates_by_name: dict[str, tuple[str, bytes]] = {}
     if certificates is not None:
-        shown["certificate"] = "ssl_config_file", certificates.certificate
+        certificates_by_name["certificate"] = "ssl_config_file", certificates.certificate
     if config.backend_tls_cert:
-        shown["backend_certificate"] = "backend_tls_cert", read_content(config.backend_tls_cert)
-    for name, (option, pem) in shown.items():
+        certificates_by_name["backend_certificate"] = (
+            "backend_tls_cert",
+            read_content(config.backend_tls_cert),
+        )
+    for name, (option, pem) in certificates_by_name.items():
         try:
-            found = validity(pem)
+            period = validity(pem)
         except InvalidArgument as error:
             raise InvalidArgument(f"`{option}`: {error}") from error
-        log_validity(option, found, datetime.datetime.now(datetime.UTC))
+        log_validity(option, period, datetime.datetime.now(datetime.UTC))
         if metrics is not None:
             metrics.gauge(
                 f"{name}_expires_seconds",
                 f"When the certificate of {option} expires, in seconds since 1970.",
-                found.end.timestamp,
+                period.end.timestamp,
             )
 
 
-def log_validity(option: str, found: Validity, now: datetime.datetime) -> None:
+def log_validity(option: str, period: Validity, now: datetime.datetime) -> None:
     """Logs a certificate that is not valid, or expires within 30 days."""
-    start, end = found
+    start, end = period
     if end < now:
         _LOGGER.error("The certificate of %s expired on %s: clients will reject it", option, end)
     elif start > now:
@@ -87,7 +90,7 @@ def log_validity(option: str, found: Validity, now: datetime.datetime) -> None:
         _LOGGER.warning("The certificate of %s expires on %s", option, end)
 
 
-def _read(der: bytes) -> Validity:
+def _parse(der: bytes) -> Validity:
     _, at, _ = _element(der, 0)  # the certificate
     _, at, _ = _element(der, at)  # its signed part
     # Fields before the validity: version (optional), serial number, signature, issuer.

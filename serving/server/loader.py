@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from serving.batching.arrays import grown
+from serving.batching.arrays import fill_rows
 from serving.batching.batched import Batched
 from serving.batching.chunking import Chunked
 from serving.batching.scheduler import BatchScheduler
@@ -56,7 +56,7 @@ class LoadOptions:
     warmup_iterations: int = 1
     max_candidates: int = 100_000
     user_states: int = 0
-    warmed: Callable[[str, float, bool], None] | None = None
+    report_warmup: Callable[[str, float, bool], None] | None = None
 
 
 _DEFAULTS = LoadOptions()
@@ -124,9 +124,9 @@ class Loader:
             signature.wrap(functools.partial(Chunked, signature, size=size))
 
     def _parameters(self, path: Path) -> BatchingParameters | None:
-        own = path / _OWN_BATCHING
+        file = path / _OWN_BATCHING
         if self._options.batching is not None and self._options.reads_own_batching:
-            return read_batching_parameters(str(own)) if own.is_file() else None
+            return read_batching_parameters(str(file)) if file.is_file() else None
         return self._options.batching
 
     def _warm_up(self, model: Model, parameters: BatchingParameters | None) -> None:
@@ -150,8 +150,8 @@ class Loader:
             succeeded = True
         finally:
             seconds = time.perf_counter() - started
-            if self._options.warmed is not None and (count or not succeeded):
-                self._options.warmed(str(model.path), seconds, succeeded)
+            if self._options.report_warmup is not None and (count or not succeeded):
+                self._options.report_warmup(str(model.path), seconds, succeeded)
         _LOGGER.info(
             "Version %d of model %s: warm-up with %d requests took %.1f s",
             model.version, model.name, count, seconds,
@@ -167,7 +167,7 @@ def _warm_sizes(model: Model, rows: Mapping[str, Arrays], sizes: Sequence[int]) 
                 one = {name: array[:1] for name, array in inputs.items()}
                 outputs = tuple(signature.definition.outputs)
                 trace = RequestTrace(RequestContext("Predict", "WARMUP"))
-                signature.run(grown(one, size), outputs, trace)
+                signature.run(fill_rows(one, size), outputs, trace)
 
 
 def _limited(compute: Compute, limit: int) -> Compute:

@@ -42,8 +42,8 @@ class Observers:
         self.all: list[Observer] = [] if metrics is None else [metrics.observe]
         self._log = self._shadow = self._provider = self._lines = None
         self.begin: Observer | None = None
-        if (traced := spans_from_environment()) is not None:
-            spans, self._provider = traced
+        if (tracing := spans_from_environment()) is not None:
+            spans, self._provider = tracing
             self.begin = spans.begin
             self.all.insert(0, spans.observe)
         if config.access_log:
@@ -69,7 +69,9 @@ class Observers:
                 raise InvalidArgument(
                     "`shadow` needs `monitoring_config_file`, since the differences are metrics."
                 )
-            self._shadow = ShadowTraffic(_shadow_options(config), manager, metrics.shadowed)
+            self._shadow = ShadowTraffic(
+                _shadow_options(config), manager, metrics.observe_difference
+            )
             self.all.append(self._shadow.observe)
 
     def close(self) -> None:

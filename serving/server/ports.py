@@ -23,21 +23,21 @@ def bound(host: str, port: int, option: str) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        found = socket.socket(family, kind, protocol)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound_socket = socket.socket(family, kind, protocol)
+        bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            found.bind(address)
+            bound_socket.bind(address)
         except OSError:
-            found.close()
+            bound_socket.close()
             raise
     except OSError as error:
         raise Unavailable(
             f"Cannot listen on {host}:{port}: {error.strerror}. Choose another `{option}` or host."
         ) from error
-    return found
+    return bound_socket
 
 
-def listening(config: ServerConfig, port: int, rest_port: int) -> str:
+def address_line(config: ServerConfig, port: int, rest_port: int) -> str:
     """Returns the line that says where a server listens."""
     addresses = [f"{config.address_of(port)} (gRPC)"]
     if config.grpc_socket_path:

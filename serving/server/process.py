@@ -24,7 +24,7 @@ _UNUSED = ("h5py", "jax", "keras", "scipy")  # TensorFlow does without them
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def started(config: ServerConfig, signals: Signals) -> tuple[Server, int]:
+def start_server(config: ServerConfig, signals: Signals) -> tuple[Server, int]:
     """Starts a server, and returns it with its gRPC port once its models are loaded.
 
     Its ports answer meanwhile, even before TensorFlow is imported. Models must have an available
@@ -34,22 +34,22 @@ def started(config: ServerConfig, signals: Signals) -> tuple[Server, int]:
     Raises:
         ServingError: A model has no version, or the port is in use.
     """
-    listening: list[Listener | Server] = []
-    with signals.calling(functools.partial(_end_early, listening)):
-        return _started(config, listening)
+    servers: list[Listener | Server] = []
+    with signals.calling(functools.partial(_end_early, servers)):
+        return _start_server(config, servers)
 
 
-def _started(config: ServerConfig, listening: list[Listener | Server]) -> tuple[Server, int]:
+def _start_server(config: ServerConfig, servers: list[Listener | Server]) -> tuple[Server, int]:
     from serving.server.listener import Listener
 
     listener = Listener(config)
-    listening.append(listener)
+    servers.append(listener)
     import_tensorflow_quietly()
     from serving.server.server import create_server
 
     gc.freeze()  # collections skip the 400,000 objects of the imports, which are never freed
     server, port = create_server(config, listener)
-    listening[:] = [server]
+    servers[:] = [server]
     try:
         server.start()
         if config.needs_version_at_start:
@@ -100,24 +100,24 @@ def import_tensorflow_quietly() -> None:
     if platform.machine() in ("x86_64", "AMD64"):
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     sys.stderr.flush()
-    kept = os.dup(2)
+    standard_error = os.dup(2)
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), 2)
-    hidden = [] if "tensorflow" in sys.modules else [n for n in _UNUSED if n not in sys.modules]
-    for name in hidden:
+    blocked = [] if "tensorflow" in sys.modules else [n for n in _UNUSED if n not in sys.modules]
+    for name in blocked:
         sys.modules[name] = None  # type: ignore[assignment]  # an import of it fails
     try:
         importlib.import_module("tensorflow")
     finally:
-        for name in hidden:
+        for name in blocked:
             del sys.modules[name]
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(standard_error, 2)
+        os.close(standard_error)
 
 
-def _end_early(listening: list[Listener | Server], number: int) -> None:
+def _end_early(servers: list[Listener | Server], number: int) -> None:
     _LOGGER.info("%s: stopped before it was ready", signal.Signals(number).name)
-    for one in listening:  # some of its models may serve already
+    for one in servers:  # some of its models may serve already
         one.drain()
     _end(128 + number if number == signal.SIGINT else 0)
 

@@ -156,7 +156,7 @@ def _make_server(config: ServerConfig, listener: Listener, metrics: Metrics | No
             ),
             max_candidates=config.max_candidates,
             user_states=config.user_states,
-            warmed=None if metrics is None else metrics.warmed,
+            report_warmup=None if metrics is None else metrics.observe_warmup,
         )
     )
     config_file: ConfigWatcher | None = None
@@ -164,7 +164,7 @@ def _make_server(config: ServerConfig, listener: Listener, metrics: Metrics | No
     roots = ReloadRoots(config.reload_roots)
     if config.model_config_file:
         config_file = ConfigWatcher(
-            config.model_config_file, lambda found: _follow(found, roots, manager)
+            config.model_config_file, lambda configs: _follow(configs, roots, manager)
         )
         models = config_file.read()
         if config.model_base_path:

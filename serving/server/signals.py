@@ -24,9 +24,9 @@ class Signals:
     """
 
     def __init__(self, numbers: Collection[int]) -> None:
-        self._came, wakes = os.pipe()
-        os.set_blocking(wakes, False)
-        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        self._reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         # Signals without a handler are not written to the descriptor.
         self._before = {number: signal.signal(number, lambda *_: None) for number in numbers}
 
@@ -38,30 +38,30 @@ class Signals:
         signal.set_wakeup_fd(-1)
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        if wait_for([self._came], 0):
+        if wait_for([self._reader], 0):
             os.kill(os.getpid(), self.wait())
 
     def wait(self) -> int:
         """Waits for a signal and returns its number."""
-        return os.read(self._came, 1)[0]
+        return os.read(self._reader, 1)[0]
 
     @contextlib.contextmanager
     def calling(self, end: Callable[[int], object]) -> Iterator[None]:
         """Calls `end` in a thread with the first signal during the block."""
-        over, leave = os.pipe()
+        end_reader, end_writer = os.pipe()
 
         def watch() -> None:
-            if self._came in wait_for([self._came, over]):
+            if self._reader in wait_for([self._reader, end_reader]):
                 end(self.wait())
 
-        watching = threading.Thread(target=watch, name="signals", daemon=True)
-        watching.start()
+        thread = threading.Thread(target=watch, name="signals", daemon=True)
+        thread.start()
         try:
             yield
         finally:
-            os.close(leave)
-            watching.join()
-            os.close(over)
+            os.close(end_writer)
+            thread.join()
+            os.close(end_reader)
 
     def on_ctrl_c(self, end: Callable[[], object]) -> None:
         """Calls `end` in a thread at the next Ctrl-C; other signals are ignored."""

@@ -149,10 +149,10 @@ class LogFiles:
         self._delete_oldest()
 
     def _delete_oldest(self) -> None:
-        found = sorted(path for path in self._folder.iterdir() if _NAME.fullmatch(path.name))
-        sizes = {path: _size(path) for path in found}
+        paths = sorted(path for path in self._folder.iterdir() if _NAME.fullmatch(path.name))
+        sizes = {path: _size(path) for path in paths}
         excess = sum(sizes.values()) - self._max_total_bytes
-        for path in found:  # a name begins with its time, so the oldest is the first
+        for path in paths:  # a name begins with its time, so the oldest is the first
             if excess <= 0:
                 break
             path.unlink(missing_ok=True)  # another writer may delete it too

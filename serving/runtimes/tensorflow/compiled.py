@@ -89,7 +89,7 @@ class CompiledRuntime:
             except ServingError as error:
                 failure = error
         started = time.perf_counter()
-        found = self._tensorflow.run(key, inputs, outputs, timeout)  # may reject the inputs too
+        results = self._tensorflow.run(key, inputs, outputs, timeout)  # may reject the inputs too
         if failure is not None:
             shape.tower = None
             _LOGGER.warning("Stopped using XLA for sizes %s of %s: %s", shape.sizes, key, failure)
@@ -97,7 +97,7 @@ class CompiledRuntime:
             shape.seconds += time.perf_counter() - started
             if shape.seconds >= self._compile_after and self._claim(shape):
                 self._background.schedule(lambda: self._compile(shape, inputs))
-        return found
+        return results
 
     @property
     def compiled(self) -> list[Sizes]:
@@ -150,10 +150,10 @@ class CompiledRuntime:
         self._add_tower()
         for shape in shapes:
             if shape.sample is not None and time.monotonic() < end:
-                own = self._shape_of(shape.sample)
-                own.requests += shape.requests // 2  # so that unused shapes are dropped in the end
-                if self._claim(own):
-                    self._compile(own, shape.sample)
+                new = self._shape_of(shape.sample)
+                new.requests += shape.requests // 2  # so that unused shapes are dropped in the end
+                if self._claim(new):
+                    self._compile(new, shape.sample)
 
     def _busiest(self, definition: meta_graph_pb2.SignatureDef) -> list[_Shape]:
         """Returns the compiled shapes, most requests first, for a signature of the same inputs."""
@@ -200,8 +200,8 @@ class CompiledRuntime:
         missing = self._padding.missing(padded)
         tower.require_fixed(padded, missing)
         for request in (missing, inputs):
-            found = self._compute(tower, shape, request, outputs, None)
-            _require_equal(found, self._tensorflow.run(RANK_SIGNATURE, request, outputs, None))
+            results = self._compute(tower, shape, request, outputs, None)
+            _require_equal(results, self._tensorflow.run(RANK_SIGNATURE, request, outputs, None))
 
     def _give_up(self, error: Exception) -> None:
         """Compiles nothing of this version any more: other values may fail too."""
@@ -231,9 +231,9 @@ def _inputs_of(definition: meta_graph_pb2.SignatureDef) -> Mapping[str, tuple[in
     }
 
 
-def _require_equal(found: Arrays, expected: Arrays) -> None:
+def _require_equal(results: Arrays, expected: Arrays) -> None:
     for name, array in expected.items():
-        if found[name].shape != array.shape or not np.allclose(
-            found[name], array, _TOLERANCE, _TOLERANCE, equal_nan=True
+        if results[name].shape != array.shape or not np.allclose(
+            results[name], array, _TOLERANCE, _TOLERANCE, equal_nan=True
         ):
             raise FailedPrecondition(f"the output {name} differs from TensorFlow's")

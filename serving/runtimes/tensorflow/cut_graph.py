@@ -31,14 +31,14 @@ class CutGraph:
         tower: The part after the cut. The tensors of `cut` are not among its nodes.
         cut: Names of the tensors that the tower takes.
         variables: Names of the tower's tensors that are variables.
-        kept: Types of the operations that cannot be in a tower.
+        lookup_types: Types of the operations that cannot be in a tower.
     """
 
     lookups: graph_pb2.GraphDef
     tower: graph_pb2.GraphDef
     cut: tuple[str, ...]
     variables: tuple[str, ...]
-    kept: tuple[str, ...]
+    lookup_types: tuple[str, ...]
 
 
 def flatten(meta: meta_graph_pb2.MetaGraphDef, outputs: Iterable[str]) -> graph_pb2.GraphDef:
@@ -85,20 +85,20 @@ def cut(flat: graph_pb2.GraphDef, outputs: Iterable[str]) -> CutGraph:
             del copy.input[:]
             copy.input.extend(name for name in node.input if not name.startswith("^"))
             copy.device = ""
-    found: dict[str, None] = {}  # in order, each once
+    inputs: dict[str, None] = {}  # in order, each once
     for name in (name for node in tower.node for name in node.input):
         producer = nodes[name.partition(":")[0]]
         if producer.op == INPUT or (
             producer.name in before and producer.op not in ("Const", _READ)
         ):
-            found[name if ":" in name else f"{name}:0"] = None
+            inputs[name if ":" in name else f"{name}:0"] = None
     reads = tuple(
         f"{node.name}:0" for node in flat.node if node.op == _READ and node.name not in lookups
     )
     return CutGraph(
-        subgraph(flat, *found, *reads, *(wanted & before)),
+        subgraph(flat, *inputs, *reads, *(wanted & before)),
         tower,
-        tuple(found),
+        tuple(inputs),
         reads,
         tuple(sorted({nodes[name].op for name in lookups})),
     )

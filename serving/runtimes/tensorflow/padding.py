@@ -48,18 +48,18 @@ class RankPadding:
 
     def missing(self, inputs: Arrays) -> dict[str, np.ndarray]:
         """Returns inputs of the same sizes with missing values only, and with longer lists."""
-        found = {}
+        arrays = {}
         for name, array in inputs.items():
             axes = self._axes(name)
             shape = (*array.shape[:axes], *(size + 1 for size in array.shape[axes:]))
-            found[name] = np.full(shape, missing_value(array.dtype), array.dtype)
-        return found
+            arrays[name] = np.full(shape, missing_value(array.dtype), array.dtype)
+        return arrays
 
     def unpad(self, results: Arrays, sizes: Sizes) -> dict[str, np.ndarray]:
         """Returns the results of the request's own rows and candidates."""
-        own = tuple(map(slice, sizes))
+        part = tuple(map(slice, sizes))
         return {
-            name: array if array.shape[: len(sizes)] == sizes else array[own]
+            name: array if array.shape[: len(sizes)] == sizes else array[part]
             for name, array in results.items()
         }
 
@@ -100,6 +100,6 @@ def _padded_size(size: int) -> int:
 def _padded(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     if array.shape == shape:
         return array
-    found = np.full(shape, missing_value(array.dtype), array.dtype)
-    found[tuple(map(slice, array.shape))] = array
-    return found
+    padded = np.full(shape, missing_value(array.dtype), array.dtype)
+    padded[tuple(map(slice, array.shape))] = array
+    return padded

@@ -44,13 +44,13 @@ def run(
     if options is not None:
         buffer = pywrap_tf_session.TF_NewBufferFromString(options.SerializeToString())
     try:
-        found: list[np.ndarray] = pywrap_tf_session.TF_SessionRun_wrapper(
+        arrays: list[np.ndarray] = pywrap_tf_session.TF_SessionRun_wrapper(
             session._session, buffer, feeds, fetches, [], None
         )
     finally:
         if buffer is not None:
             pywrap_tf_session.TF_DeleteBuffer(buffer)
-    return found
+    return arrays
 
 
 def extend(session: tf.compat.v1.Session) -> None:
@@ -71,8 +71,8 @@ def optimize(
 @functools.cache  # TensorFlow leaks the memory of each answer
 def is_compilable(op: str) -> bool:
     """Returns whether XLA compiles a type of operation for a CPU; no public list says so."""
-    found = kernels.get_registered_kernels_for_op(op)
-    return any(kernel.device_type == _XLA_CPU for kernel in found.kernel)
+    kernel_list = kernels.get_registered_kernels_for_op(op)
+    return any(kernel.device_type == _XLA_CPU for kernel in kernel_list.kernel)
 
 
 def has_outputs(node: node_def_pb2.NodeDef) -> bool:

@@ -101,17 +101,17 @@ class TensorFlowSession:
     ) -> dict[str, np.ndarray]:
         """Returns outputs by name, as `Runtime` says; see `run_tensors` for `in_own_thread`."""
         definition = self.definitions[key]
-        wanted = {name: definition.outputs[name].name for name in outputs}
+        names = {name: definition.outputs[name].name for name in outputs}
         # TensorFlow prepares each new set of tensors for a third of a second, and a function
         # computes all of its own anyway.
-        fetched = {t: t for name in wanted.values() for t in self._calls.get(name, [name])}
-        found = self.run_tensors(
+        fetched = {t: t for name in names.values() for t in self._calls.get(name, [name])}
+        tensors = self.run_tensors(
             {definition.inputs[name].name: array for name, array in inputs.items()},
             fetched,
             timeout,
             in_own_thread,
         )
-        return {name: found[tensor] for name, tensor in wanted.items()}
+        return {name: tensors[tensor] for name, tensor in names.items()}
 
     def run_tensors(
         self,
@@ -131,15 +131,17 @@ class TensorFlowSession:
                 thread of low priority always does: the thread pool has the priority of requests.
         """
         in_own_thread = in_own_thread or has_low_priority()
-        given = {self._endpoint(name): array for name, array in feeds.items()}
-        wanted = [self._endpoint(name) for name in fetches.values() if name not in feeds]
+        arrays = {self._endpoint(name): array for name, array in feeds.items()}
+        endpoints = [self._endpoint(name) for name in fetches.values() if name not in feeds]
         with contextlib.ExitStack() as stack:
             if in_own_thread:
                 timeout = stack.enter_context(_place(self._places, timeout))
             options = _options(timeout, in_own_thread)
             stack.enter_context(_serving_errors())
-            found = iter(private_api.run(self._session, given, wanted, options))
-        return {key: feeds[name] if name in feeds else next(found) for key, name in fetches.items()}
+            results = iter(private_api.run(self._session, arrays, endpoints, options))
+        return {
+            key: feeds[name] if name in feeds else next(results) for key, name in fetches.items()
+        }
 
     def add(
         self,
@@ -159,8 +161,8 @@ class TensorFlowSession:
         Returns:
             The names of these tensors in the session.
         """
-        inside = {node.name for node in part.node}
-        own = {info.name: info.name for info in definition.inputs.values()}
+        nodes = {node.name for node in part.node}
+        inputs = {info.name: info.name for info in definition.inputs.values()}
         share_by_name(part)
         with self.graph.as_default():
             scope = self.graph.unique_name(f"part_of_{prefix}")
@@ -168,14 +170,14 @@ class TensorFlowSession:
                 part,
                 {
                     name: self.graph.get_tensor_by_name(name)
-                    for name in own
-                    if name.partition(":")[0] in inside
+                    for name in inputs
+                    if name.partition(":")[0] in nodes
                 },
                 name=f"{scope}/",
             )
         private_api.extend(self._session)
         _return_memory()
-        return {name: own.get(name, f"{scope}/{name}") for name in tensors}
+        return {name: inputs.get(name, f"{scope}/{name}") for name in tensors}
 
     def _endpoint(self, name: str) -> Any:
         endpoint = self._endpoints.get(name)
@@ -204,11 +206,11 @@ def _calls(
 ) -> dict[str, list[str]]:
     """Returns, by tensor of a function that signatures name, all such tensors of the function."""
     functions = {node.name for node in meta.graph_def.node if node.op in _FUNCTION_CALLS}
-    named = {info.name for one in definitions.values() for info in one.outputs.values()}
-    together: dict[str, list[str]] = {}
-    for name in sorted(named):
-        together.setdefault(name.partition(":")[0], []).append(name)
-    groups = [together[call] for call in functions & together.keys()]
+    names = {info.name for one in definitions.values() for info in one.outputs.values()}
+    outputs_by_node: dict[str, list[str]] = {}
+    for name in sorted(names):
+        outputs_by_node.setdefault(name.partition(":")[0], []).append(name)
+    groups = [outputs_by_node[call] for call in functions & outputs_by_node.keys()]
     return {name: group for group in groups for name in group}
 
 
@@ -275,11 +277,11 @@ def _serving_errors() -> Iterator[None]:
         yield
     except tf.errors.OpError as error:
         # Of a failed assertion clients need the model's text, not the tensors that were compared.
-        own = _ASSERTION.search(error.message)
-        raise from_code(error.error_code, own[1] if own else error.message) from error
+        assertion = _ASSERTION.search(error.message)
+        raise from_code(error.error_code, assertion[1] if assertion else error.message) from error
     except UnicodeDecodeError as error:  # TensorFlow's message quotes the request
-        words = error.object.decode(errors="replace")
-        raise InvalidArgument(f"TensorFlow cannot read the request: {words}") from error
+        text = error.object.decode(errors="replace")
+        raise InvalidArgument(f"TensorFlow cannot read the request: {text}") from error
 
 
 def _return_memory() -> None:

@@ -27,15 +27,15 @@ def take_start_values(meta: meta_graph_pb2.MetaGraphDef) -> dict[str, np.ndarray
     start, saver = init_operation(meta), meta.saver_def
     if start is None:
         return {}
-    kept = [saver.filename_tensor_name, saver.save_tensor_name, saver.restore_op_name]
+    roots = [saver.filename_tensor_name, saver.save_tensor_name, saver.restore_op_name]
     for definition in definitions_of(meta).values():
-        kept += [info.name for info in definition.outputs.values()]
-    own = needed_by(meta.graph_def, start) - needed_by(meta.graph_def, *kept)
-    found = {}
+        roots += [info.name for info in definition.outputs.values()]
+    start_only = needed_by(meta.graph_def, start) - needed_by(meta.graph_def, *roots)
+    constants = {}
     for node in meta.graph_def.node:
-        if node.op == "Const" and node.name in own and node.ByteSize() > _LARGE:
+        if node.op == "Const" and node.name in start_only and node.ByteSize() > _LARGE:
             value = node.attr.pop("value").tensor
             node.op = "Placeholder"
             node.attr["shape"].CopyFrom(attr_value_pb2.AttrValue(shape=value.tensor_shape))
-            found[f"{node.name}:0"] = tf.make_ndarray(value)
-    return found
+            constants[f"{node.name}:0"] = tf.make_ndarray(value)
+    return constants

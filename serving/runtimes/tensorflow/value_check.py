@@ -68,9 +68,9 @@ class ValueCheck:
         have_values, _ = session.run((self._have_values, self._look_ups))
         empty = sorted(name for name, has in have_values.items() if not has)
         if empty:
-            shown = ", ".join(empty[:5]) + (", ..." if len(empty) > 5 else "")
+            names = ", ".join(empty[:5]) + (", ..." if len(empty) > 5 else "")
             raise FailedPrecondition(
                 f"{len(empty)} of the {len(have_values)} variables that the signatures read have "
-                f"no value: {shown}. Expected: the checkpoint beside the graph restores them, or "
+                f"no value: {names}. Expected: the checkpoint beside the graph restores them, or "
                 "the graph's start fills them."
             )

@@ -37,7 +37,7 @@ class XlaTower:
         parts = cut(flatten(saved_model.read_graph(path), outputs.values()), outputs.values())
         dense = {node.name for node in parts.tower.node}
         if {name.partition(":")[0] for name in outputs.values()} - dense:
-            raise FailedPrecondition(f"outputs come from {', '.join(parts.kept)}")
+            raise FailedPrecondition(f"outputs come from {', '.join(parts.lookup_types)}")
         part, taken, results = _functions(parts, list(outputs.values()))
         tensors = session.add(key, part, definition, [*taken, *results])
         self._session = session
@@ -52,10 +52,10 @@ class XlaTower:
     ) -> dict[str, np.ndarray]:
         """Returns outputs by name."""
         # All of them are computed: TensorFlow prepares each set of outputs anew.
-        found = self._session.run_tensors(
+        results = self._session.run_tensors(
             self._fed(inputs), self._fetches, timeout, in_own_thread=True
         )
-        return {name: found[name] for name in outputs}
+        return {name: results[name] for name in outputs}
 
     def require_fixed(self, *requests: Arrays) -> None:
         """Raises if the tower's inputs have other shapes with other requests of the same sizes.
@@ -80,32 +80,32 @@ def _functions(
 
     As functions they are two nodes of the session's graph instead of thousands.
     """
-    given = (*parts.cut, *parts.variables)
+    tower_inputs = (*parts.cut, *parts.variables)
     inputs = [node for node in parts.lookups.node if node.op == INPUT]
     share_by_name(parts.lookups)
 
     @tf.function(autograph=False)
     def look_up(*tensors: tf.Tensor) -> list[tf.Tensor]:
         taken = zip((f"{node.name}:0" for node in inputs), tensors, strict=True)
-        return _imported(parts.lookups, dict(taken), given)
+        return _imported(parts.lookups, dict(taken), tower_inputs)
 
     @tf.function(jit_compile=True, autograph=False)
     def tower(*tensors: tf.Tensor) -> list[tf.Tensor]:
-        return _imported(parts.tower, dict(zip(given, tensors, strict=True)), outputs)
+        return _imported(parts.tower, dict(zip(tower_inputs, tensors, strict=True)), outputs)
 
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_pb2.GraphDef(node=inputs), name="")
-        found = look_up(*(graph.get_tensor_by_name(f"{node.name}:0") for node in inputs))
-        results = tower(*found)
+        looked_up = look_up(*(graph.get_tensor_by_name(f"{node.name}:0") for node in inputs))
+        results = tower(*looked_up)
     return (
         graph.as_graph_def(),
-        [tensor.name for tensor in found[: len(parts.cut)]],
+        [tensor.name for tensor in looked_up[: len(parts.cut)]],
         [tensor.name for tensor in results],
     )
 
 
 def _imported(
-    graph: graph_pb2.GraphDef, given: Mapping[str, tf.Tensor], wanted: Sequence[str]
+    graph: graph_pb2.GraphDef, feeds: Mapping[str, tf.Tensor], outputs: Sequence[str]
 ) -> list[tf.Tensor]:
-    found: list[tf.Tensor] = tf.import_graph_def(graph, given, wanted)
-    return found
+    tensors: list[tf.Tensor] = tf.import_graph_def(graph, feeds, outputs)
+    return tensors

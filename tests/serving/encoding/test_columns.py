@@ -55,7 +55,7 @@ def test_a_column_is_encoded_as_its_values(kind: str, rows: list[Any]) -> None:
     found = array(kind, make_rank_request("ctr", {}, {"x": rows}).candidates["x"])
     np.testing.assert_array_equal(found, expected)
     assert found.dtype == expected.dtype
-    absent = InputSpec.of("x", SPECS[kind], 1).absent(3)
+    absent = InputSpec.of("x", SPECS[kind], 1).missing_rows(3)
     missing = encode_rows([{}, {}, {}], {"x": SPECS[kind]})["x"]
     np.testing.assert_array_equal(absent, missing)
     assert absent.dtype == missing.dtype

@@ -36,12 +36,12 @@ def _value(metrics: Metrics, name: str, **labels: str) -> float:
 def test_requests_are_counted_by_code() -> None:
     """By TensorFlow Serving's names; a made-up model name is no label."""
     metrics, name = Metrics(), "/tensorflow/serving/request_count"
-    assert metrics.counted(name) == 0
+    assert metrics.counter_value(name) == 0
     for found in ({}, {}, {"error": InvalidArgument("no")}):
         metrics.observe(_call(**found))
-    assert metrics.counted(name) == 3
-    assert metrics.counted("/tensorflow/serving/request_latency") == 0, "no counter"
-    assert metrics.counted("/made/up") == 0
+    assert metrics.counter_value(name) == 3
+    assert metrics.counter_value("/tensorflow/serving/request_latency") == 0, "no counter"
+    assert metrics.counter_value("/made/up") == 0
     for i in range(5):
         metrics.observe(_call(model=f"made-up-{i}", is_served=False, error=InvalidArgument("no")))
     lines = metrics.page().decode().splitlines()
@@ -85,7 +85,7 @@ def test_failures_are_in_latency_and_queue_time() -> None:
     assert _value(metrics, queue.replace("_sum", "_count"), **MODEL) == 1
     assert not any("latency" in name and ("model_name", "") in labels
                    for name, labels in _samples(metrics))  # fmt: skip
-    assert metrics.counted("/tensorflow/serving/request_count") == 3
+    assert metrics.counter_value("/tensorflow/serving/request_count") == 3
 
 
 def test_versions_and_labels_are_told_apart() -> None:
@@ -139,8 +139,8 @@ def test_scores_are_one_number_for_each_candidate() -> None:
 
 def test_shadow_warmup_and_gauge_are_on_the_page() -> None:
     metrics = Metrics()
-    metrics.shadowed("ctr", 6, "click", 0.02)
-    metrics.warmed("/models/ctr/6", 0.5, succeeded=True)
+    metrics.observe_difference("ctr", 6, "click", 0.02)
+    metrics.observe_warmup("/models/ctr/6", 0.5, succeeded=True)
     metrics.gauge("dropped", "Dropped.", lambda: 7)
     shadow = ":recsys_attn:serving:shadow_difference_sum"
     assert _value(metrics, shadow, **MODEL, version="6", task="click") == 0.02
@@ -157,7 +157,7 @@ def test_only_recently_used_versions_are_kept() -> None:
             metrics.observe(
                 _call(version=answered, candidates=1, results={"click": np.float32([0.5])})
             )
-        metrics.warmed(f"/models/ctr/{version}", 0.1, True)
+        metrics.observe_warmup(f"/models/ctr/{version}", 0.1, True)
     counts = {
         dict(labels)["version"]: value
         for (name, labels), value in _samples(metrics).items()

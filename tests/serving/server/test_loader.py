@@ -107,7 +107,7 @@ def test_a_warmup_is_replayed_as_often_as_configured(
 
 def test_a_failed_warmup_fails_the_load(base_path: Path) -> None:
     calls: list[tuple[str, float, bool]] = []
-    load = Loader(LoadOptions(warmed=lambda *found: calls.append(found)))
+    load = Loader(LoadOptions(report_warmup=lambda *call: calls.append(call)))
     write_warmup(base_path / "5", [predict()])
     load("tiny", 5, base_path / "5").close()
     write_warmup(base_path / "5", [FAILS])

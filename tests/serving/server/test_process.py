@@ -102,7 +102,7 @@ def load(*_):
     return "server", 1
 
 process._started = load
-assert process.started(None, Signals(process.SIGNALS)) == ("server", 1)
+assert process.start_server(None, Signals(process.SIGNALS)) == ("server", 1)
 print("loaded", flush=True)
 time.sleep(60)
 """
@@ -140,7 +140,7 @@ def load(*_):
 process._started = load
 try:
     with Signals(process.SIGNALS) as signals:
-        process.started(None, signals)
+        process.start_server(None, signals)
 except ValueError:
     print("failed", flush=True)
 """
