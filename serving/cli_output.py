@@ -14,8 +14,8 @@ from rich.text import Text
 from serving.client.blocking import Client
 from serving.client.ranking import best_first
 from serving.common.errors import InvalidArgument
-from serving.encoding.documents import FORM, RankDocument, check_rows_of
 from serving.encoding.features import Row
+from serving.encoding.rank_document import FORM, RankDocument, check_rows_of
 from serving.encoding.raw_values import shortened
 
 _LISTED = 5  # values of a list in a table; the JSON has all

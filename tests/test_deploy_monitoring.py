@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from serving.config.files import read_batching_parameters
-from serving.observability.metrics import Metrics
+from serving.observability.metrics import ServerMetrics
 from tests.serving.traces import trace
 from tests.support.deployment import COMPOSE, PLAIN, ROOT, read
 
@@ -21,7 +21,7 @@ REFUSED = 'status=~"RESOURCE_EXHAUSTED|UNAVAILABLE|DEADLINE_EXCEEDED"'
 
 def labels_by_metric() -> dict[str, set[str]]:
     """The metrics page after one call of everything."""
-    metrics = Metrics()
+    metrics = ServerMetrics()
     scores = {"click": np.ones(3, np.float32)}
     served = {"model": "ctr", "is_served": True, "is_admitted": True, "version": 5}
     metrics.observe(trace("Predict", **served, candidates=3, results=scores))

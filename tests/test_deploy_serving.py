@@ -13,7 +13,7 @@ from serving.cli import serve
 from serving.config.files import read_batching_parameters, read_metrics_path
 from serving.config.models import parse_model_config
 from serving.config.server_config import ServerConfig
-from serving.proxy.pool import backend_addresses
+from serving.proxy.backend_pool import backend_addresses
 from serving.rest.app import Rest
 from tests.support.deployment import COMPOSE, PLAIN, ROOT, Manifest, manifest, read
 

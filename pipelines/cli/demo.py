@@ -60,7 +60,7 @@ def _ask(steps: Steps, requests: list[pa.Table]) -> Scores:
     from serving.cli_output import answer
     from serving.client import Client
     from serving.config.server_config import ServerConfig
-    from serving.encoding.documents import RankDocument
+    from serving.encoding.rank_document import RankDocument
     from serving.server.server import create_server
 
     base = steps.export_folder

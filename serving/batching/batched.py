@@ -13,7 +13,7 @@ from serving.batching.scheduler import BatchScheduler
 from serving.common.errors import InvalidArgument
 from serving.common.request import Arrays, RequestContext
 from serving.common.request_trace import RequestTrace
-from serving.common.signatures import DEFAULT_SIGNATURE, RANK_SIGNATURE
+from serving.common.signature_names import DEFAULT_SIGNATURE, RANK_SIGNATURE
 from serving.config.batching import BatchingParameters
 from serving.models.signature import Compute, Signature
 

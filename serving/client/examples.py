@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from serving.common.errors import InvalidFeature
+from serving.encoding.arrow_tables import Table, is_table
 from serving.encoding.features import Row, Rows, as_rows, check_rows
 from serving.encoding.raw_values import convert, elements, shortened, wrong
-from serving.encoding.tables import Table, is_table
 from serving.protos import tensorflow_serving_pb2 as pb
 
 _BYTES, _INT64, _FLOAT = np.dtype(object), np.dtype(np.int64), np.dtype(np.float32)

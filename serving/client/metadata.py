@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from serving.common.errors import signature_not_found
-from serving.common.signatures import first_task
+from serving.common.signature_names import first_task
 from serving.encoding.features import TensorSpec
 from serving.protos import tensorflow_serving_pb2 as pb
 

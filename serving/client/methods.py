@@ -21,7 +21,7 @@ from serving.common.errors import (
     Unimplemented,
     from_code,
 )
-from serving.common.signatures import (
+from serving.common.signature_names import (
     CLASSIFY_SIGNATURE,
     DEFAULT_SIGNATURE,
     EXPLAINED_SIGNATURE,
@@ -29,10 +29,10 @@ from serving.common.signatures import (
     REGRESS_SIGNATURE,
 )
 from serving.common.status import VersionStatus
+from serving.encoding.arrow_tables import Table, is_table
 from serving.encoding.codec import decode, encode
 from serving.encoding.features import Row, Rows, encode_candidates, encode_rows
 from serving.encoding.raw_values import is_ragged
-from serving.encoding.tables import Table, is_table
 from serving.protos import tensorflow_serving_pb2 as pb
 
 Outputs = dict[str, np.ndarray]

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from serving.common.errors import InvalidArgument
-from serving.common.signatures import (
+from serving.common.signature_names import (
     ATTENTION_PREFIX,
     FIELD_PREFIX,
     GATE_PREFIX,
     KNOWN_PREFIX,
 )
+from serving.encoding.arrow_tables import Table, is_table
 from serving.encoding.features import Row
-from serving.encoding.tables import Table, is_table
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from serving.common.errors import InvalidFeature
 from serving.encoding.array_values import Misfit, fitted
+from serving.encoding.arrow_tables import Table
 from serving.encoding.raw_values import convert
-from serving.encoding.tables import Table
 
 _STRINGS = (
     pa.types.is_string,

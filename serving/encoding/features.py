@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from serving.common.errors import InvalidFeature
+from serving.encoding.arrow_tables import Table, is_table
 from serving.encoding.codec import dtype_name, numpy_dtype
 from serving.encoding.raw_values import as_list, convert, missing_value, shortened, takes_raw_values
-from serving.encoding.tables import Table, is_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,7 @@ from tensorflow_serving.apis import (
 
 from serving.common import errors
 from serving.common.request import InferenceRequest
-from serving.common.signatures import DEFAULT_SIGNATURE, WITH_CONTEXT
+from serving.common.signature_names import DEFAULT_SIGNATURE, WITH_CONTEXT
 from serving.encoding.tf_examples import fit_examples, serialized, shared_context
 from serving.inference.plan import Plan, Results, ref_to, write_spec
 from serving.models.model import Model

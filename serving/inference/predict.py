@@ -5,7 +5,7 @@ from __future__ import annotations
 from tensorflow_serving.apis import predict_pb2
 
 from serving.common.request import InferenceRequest
-from serving.common.signatures import DEFAULT_SIGNATURE
+from serving.common.signature_names import DEFAULT_SIGNATURE
 from serving.encoding.codec import decode, encode
 from serving.inference.plan import Plan, Results, ref_to, write_spec
 from serving.models.model import Model

@@ -8,7 +8,7 @@ import numpy as np
 
 from serving.common.errors import FailedPrecondition, InvalidArgument
 from serving.common.request import InferenceRequest
-from serving.common.signatures import (
+from serving.common.signature_names import (
     ATTENTION_PREFIX,
     DEFAULT_SIGNATURE,
     EXPLAINED_SIGNATURE,

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from serving.common.errors import InvalidArgument
-from serving.common.signatures import RANK_SIGNATURE
-from serving.encoding.columns import MAX_PADDED_ELEMENTS, InputSpec
+from serving.common.signature_names import RANK_SIGNATURE
 from serving.encoding.features import TensorSpec, check_histories, check_names
+from serving.encoding.rank_columns import MAX_PADDED_ELEMENTS, InputSpec
 from serving.models.signature import Signature
 from serving.protos import scoring_pb2
 

@@ -22,7 +22,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving.common.request import Arrays
 from serving.common.request_trace import RequestTrace
-from serving.common.signatures import DEFAULT_SIGNATURE, NEXT_ITEMS_SIGNATURE, RANK_SIGNATURE
+from serving.common.signature_names import DEFAULT_SIGNATURE, NEXT_ITEMS_SIGNATURE, RANK_SIGNATURE
 from serving.encoding.array_values import is_present
 from serving.encoding.raw_values import missing_value
 from serving.models.model import Model

@@ -7,7 +7,7 @@ from typing import Any
 
 from serving.common.errors import InvalidArgument
 from serving.common.request import Arrays
-from serving.common.signatures import DEFAULT_SIGNATURE, NEXT_ITEMS_SIGNATURE, RANK_SIGNATURE
+from serving.common.signature_names import DEFAULT_SIGNATURE, NEXT_ITEMS_SIGNATURE, RANK_SIGNATURE
 from serving.encoding.array_values import is_present
 from serving.models.signature import Signature
 

@@ -14,7 +14,6 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from serving.common.errors import DataLoss
 from serving.encoding.codec import parse
-from serving.runtimes.tensorflow.graph import needed_by
 from serving.runtimes.tensorflow.saved_model import (
     ASSETS,
     MANIFEST,
@@ -24,6 +23,7 @@ from serving.runtimes.tensorflow.saved_model import (
     serving_graph,
     wildcards,
 )
+from serving.runtimes.tensorflow.subgraph import needed_by
 
 MISSING = "is missing"
 _DAMAGED = "is cut off or damaged"

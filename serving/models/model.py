@@ -12,7 +12,7 @@ import numpy as np
 from serving.common.errors import signature_not_found
 from serving.common.request import Arrays, InferenceRequest
 from serving.common.request_trace import RequestTrace
-from serving.common.signatures import DEFAULT_SIGNATURE, EXPLAINED_SIGNATURE, RANK_SIGNATURE
+from serving.common.signature_names import DEFAULT_SIGNATURE, EXPLAINED_SIGNATURE, RANK_SIGNATURE
 from serving.common.trace_context import COMPUTED
 from serving.models.events import NeededEvents
 from serving.models.signature import Compute, Signature

@@ -11,7 +11,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from serving.common import errors
 from serving.common.request import Arrays
 from serving.common.request_trace import RequestTrace
-from serving.common.signatures import WITH_CONTEXT
+from serving.common.signature_names import WITH_CONTEXT
 from serving.encoding.array_values import Misfit, fitted
 from serving.encoding.codec import decode
 from serving.encoding.features import TensorSpec, check_histories, is_of_candidates

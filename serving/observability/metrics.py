@@ -62,7 +62,7 @@ def _are_scores(output: str, values: np.ndarray, trace: RequestTrace) -> bool:
     return "/" not in output and values.dtype.kind == "f" and 0 < values.size == trace.candidates
 
 
-class Metrics:
+class ServerMetrics:
     """The metrics of a server.
 
     Args:

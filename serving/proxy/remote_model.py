@@ -15,7 +15,7 @@ from tensorflow_serving.apis import (
 
 from serving.common.errors import DataLoss, NotFound, VersionGone
 from serving.encoding.codec import decode, encode
-from serving.proxy.pool import BackendPool
+from serving.proxy.backend_pool import BackendPool
 from serving.runtimes.tensorflow.saved_model import INIT_SIGNATURE
 
 _SIGNATURE_DEF = "signature_def"

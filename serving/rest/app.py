@@ -38,16 +38,15 @@ from serving.common.headers import REQUEST_ID, asks_low_priority
 from serving.common.http_status import http_status
 from serving.common.request import InferenceRequest, RequestContext, request_id_of
 from serving.common.request_trace import RequestTrace
-from serving.common.signatures import DEFAULT_SIGNATURE
+from serving.common.signature_names import DEFAULT_SIGNATURE
 from serving.common.trace_context import TraceContext
 from serving.inference.plan import Api, Plan, compute, ref_to
 from serving.inference.service import CLASSIFY, RANK, REGRESS, InferenceService, model_ref
 from serving.models.model import Model
-from serving.rest.bodies import too_large, unpacked
-from serving.rest.documents import parsed
-from serving.rest.examples import classes, fill_examples, values
-from serving.rest.ranking import rank_answer, rank_request
-from serving.rest.tensors import read_inputs, shown, write_outputs
+from serving.rest.bodies import parsed, too_large, unpacked
+from serving.rest.example_bodies import classes, fill_examples, values
+from serving.rest.predict_bodies import excerpt, read_inputs, write_outputs
+from serving.rest.rank_bodies import rank_answer, rank_request
 
 _LOGGER = logging.getLogger(__name__)
 _PATH = re.compile(
@@ -233,7 +232,7 @@ def _document(body: bytes, spec: model_pb2.ModelSpec) -> dict[str, Any]:
     if "signature_name" in document:
         if not isinstance(document["signature_name"], str):
             raise errors.InvalidArgument(
-                f"JSON Value: {shown(document)} not formatted correctly. 'signature_name' key "
+                f"JSON Value: {excerpt(document)} not formatted correctly. 'signature_name' key "
                 "must be a string value."
             )
         spec.signature_name = document["signature_name"]

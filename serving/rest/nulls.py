@@ -7,8 +7,8 @@ from typing import Any
 
 from serving.common.errors import InvalidArgument
 from serving.encoding.codec import MAX_RANK
-from serving.encoding.columns import MAX_PADDED_ELEMENTS
 from serving.encoding.features import TensorSpec
+from serving.encoding.rank_columns import MAX_PADDED_ELEMENTS
 
 
 def has_null(value: Any, axes: int = MAX_RANK) -> bool:

@@ -14,7 +14,7 @@ from tensorflow_serving.apis import (
 from serving.common.rpc_names import HEALTH_SERVICE
 from serving.config.server_config import ServerConfig
 from serving.inference.service import InferenceService
-from serving.observability.metrics import Metrics
+from serving.observability.metrics import ServerMetrics
 from serving.protos import scoring_pb2, scoring_pb2_grpc
 from serving.rpc.reflection import add_reflection
 from serving.rpc.scoring_service import ScoringService
@@ -28,7 +28,7 @@ _SERVICES = (
 
 
 def add_services(
-    server: Any, config: ServerConfig, service: InferenceService, metrics: Metrics | None
+    server: Any, config: ServerConfig, service: InferenceService, metrics: ServerMetrics | None
 ) -> None:
     """Adds all services but health to a server, or to what takes its place."""
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(

@@ -12,7 +12,7 @@ from serving.common.errors import InvalidArgument
 from serving.config.files import Certificates
 from serving.config.server_config import ServerConfig
 from serving.config.text_protos import read_content
-from serving.observability.metrics import Metrics
+from serving.observability.metrics import ServerMetrics
 
 _LOGGER = logging.getLogger(__name__)
 _PEM = re.compile(
@@ -48,7 +48,7 @@ def validity(pem: bytes) -> Validity:
 
 
 def report_certificates(
-    config: ServerConfig, certificates: Certificates | None, metrics: Metrics | None
+    config: ServerConfig, certificates: Certificates | None, metrics: ServerMetrics | None
 ) -> None:
     """Logs the certificates that are invalid or expire soon, and exports their expiry as metrics.
 

@@ -9,8 +9,8 @@ from serving.common.request_trace import Observer
 from serving.config.server_config import ServerConfig
 from serving.models.manager import ModelManager
 from serving.observability.access_log import log_access, log_to_standard_error
-from serving.observability.metrics import Metrics
-from serving.observability.prediction_log.files import LogFiles
+from serving.observability.metrics import ServerMetrics
+from serving.observability.prediction_log.log_files import LogFiles
 from serving.observability.prediction_log.logger import PredictionLogger
 from serving.observability.shadow import ShadowOptions, ShadowTraffic
 from serving.observability.spans import spans_from_environment
@@ -37,7 +37,7 @@ class Observers:
         self,
         config: ServerConfig,
         manager: ModelManager,
-        metrics: Metrics | None,
+        metrics: ServerMetrics | None,
     ) -> None:
         self.all: list[Observer] = [] if metrics is None else [metrics.observe]
         self._log = self._shadow = self._provider = self._lines = None

@@ -21,8 +21,8 @@ from serving.models.manager import ModelManager
 from serving.models.manager_options import ManagerOptions
 from serving.models.reload_roots import ReloadRoots
 from serving.models.version_source import FolderSource, VersionSource
-from serving.observability.metrics import Metrics
-from serving.proxy.source import BackendSource
+from serving.observability.metrics import ServerMetrics
+from serving.proxy.backend_source import BackendSource
 from serving.rest.app import Rest
 from serving.rpc.services import add_services
 from serving.runtimes.load import RuntimeOptions
@@ -45,7 +45,7 @@ class Server:
         observers: Observers,
         config_file: ConfigWatcher | None,
         roots: ReloadRoots,
-        metrics: Metrics | None,
+        metrics: ServerMetrics | None,
     ) -> None:
         self.config = config
         self.listener = listener
@@ -120,7 +120,7 @@ def create_server(config: ServerConfig, listener: Listener | None = None) -> tup
 
 def _assembled(config: ServerConfig, listener: Listener) -> Server:
     path = read_metrics_path(config.monitoring_config_file) if config.monitoring_config_file else ""
-    metrics = Metrics(config.runtime_name) if path else None
+    metrics = ServerMetrics(config.runtime_name) if path else None
     server = _make_server(config, listener, metrics)
     add_services(listener.handlers, config, server.service, metrics)
     if listener.rest is not None:
@@ -137,7 +137,7 @@ def _load(manager: ModelManager) -> None:
         _LOGGER.warning("%s (NOT_SERVING until one does)", error)
 
 
-def _make_server(config: ServerConfig, listener: Listener, metrics: Metrics | None) -> Server:
+def _make_server(config: ServerConfig, listener: Listener, metrics: ServerMetrics | None) -> Server:
     batching = None
     if config.batching_parameters_file:
         batching = read_batching_parameters(config.batching_parameters_file)
@@ -208,7 +208,7 @@ def _follow(models: Sequence[ModelConfig], roots: ReloadRoots, manager: ModelMan
 
 
 def _make_rest(
-    config: ServerConfig, server: Server, metrics: Metrics | None, metrics_path: str
+    config: ServerConfig, server: Server, metrics: ServerMetrics | None, metrics_path: str
 ) -> Rest:
     listener = server.listener
     return Rest(

@@ -7,7 +7,7 @@ import pytest
 from pipelines.common import artifacts
 from pipelines.export import file_list, raw_inputs, warmup
 from pipelines.export import signatures as exported
-from serving.common import signatures as served
+from serving.common import signature_names as served
 from serving.inference import classify
 from serving.models import completeness
 from serving.models import warmup as replay

@@ -27,14 +27,14 @@ from recsys_attn.schema import Categorical, Quantile, Schema
 from serving.client.examples import encode_examples
 from serving.common.errors import InvalidArgument
 from serving.encoding.codec import decode, encode
-from serving.encoding.columns import InputSpec
 from serving.encoding.features import encode_rows
+from serving.encoding.rank_columns import InputSpec
 from serving.encoding.tf_examples import fit_examples
 from serving.models.signature import Signature
 from serving.protos.scoring_pb2 import Binaries, Column, Floats, Ints, Strings
-from serving.rest.examples import fill_examples
-from serving.rest.ranking import rank_request
-from serving.rest.tensors import read_inputs
+from serving.rest.example_bodies import fill_examples
+from serving.rest.predict_bodies import read_inputs
+from serving.rest.rank_bodies import rank_request
 from tests.serving.traces import trace
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/value-types.md").read_text("utf-8")

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 
 from serving.common.request_trace import RequestTrace
-from serving.observability.prediction_log.files import LogFiles
+from serving.observability.prediction_log.log_files import LogFiles
 from serving.observability.prediction_log.record import to_row
 from serving.observability.sampling import is_sampled
 

@@ -6,7 +6,7 @@ from tensorflow_serving.apis import model_pb2, prediction_log_pb2
 
 from serving.common.request_trace import RequestTrace
 from serving.encoding.codec import encode
-from serving.observability.prediction_log.files import Row
+from serving.observability.prediction_log.log_files import Row
 
 # By the type of the message. Others are logged as Predict calls on their signature.
 _LOGS = {

@@ -28,7 +28,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving.common.background import SerialWorker
 from serving.common.errors import DeadlineExceeded, FailedPrecondition, ServingError
-from serving.common.signatures import RANK_SIGNATURE
+from serving.common.signature_names import RANK_SIGNATURE
 from serving.runtimes.tensorflow.padding import Arrays, RankPadding, Sizes, padded_sizes
 from serving.runtimes.tensorflow.session import TensorFlowSession
 from serving.runtimes.tensorflow.xla_tower import XlaTower

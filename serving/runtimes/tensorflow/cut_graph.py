@@ -14,7 +14,7 @@ from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
 from serving.runtimes.tensorflow import private_api
-from serving.runtimes.tensorflow.graph import subgraph
+from serving.runtimes.tensorflow.subgraph import subgraph
 
 INPUT = "Placeholder"
 _READ = "ReadVariableOp"

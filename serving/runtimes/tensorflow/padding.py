@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.common.signatures import DEFAULT_SIGNATURE, RANK_SIGNATURE
+from serving.common.signature_names import DEFAULT_SIGNATURE, RANK_SIGNATURE
 from serving.encoding.raw_values import missing_value
 
 Arrays = Mapping[str, np.ndarray]

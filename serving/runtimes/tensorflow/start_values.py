@@ -12,8 +12,8 @@ import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.runtimes.tensorflow.graph import needed_by
 from serving.runtimes.tensorflow.saved_model import definitions_of, init_operation
+from serving.runtimes.tensorflow.subgraph import needed_by
 
 _LARGE = 10_000  # bytes
 

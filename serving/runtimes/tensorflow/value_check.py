@@ -10,8 +10,8 @@ import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving.common.errors import FailedPrecondition
-from serving.runtimes.tensorflow.graph import needed_by
 from serving.runtimes.tensorflow.saved_model import definitions_of
+from serving.runtimes.tensorflow.subgraph import needed_by
 
 _RESOURCE_VARIABLES = ("VarHandleOp",)
 _REFERENCE_VARIABLES = ("Variable", "VariableV2")  # of graphs from TensorFlow 1

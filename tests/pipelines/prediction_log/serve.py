@@ -18,7 +18,7 @@ from pipelines.workflow.steps import Steps
 from recsys_attn.schema import Schema
 from serving.encoding.codec import encode
 from serving.inference.service import replay
-from serving.observability.prediction_log.files import LogFiles
+from serving.observability.prediction_log.log_files import LogFiles
 from serving.observability.prediction_log.logger import PredictionLogger
 from tests.serving.exports import load_model
 from tests.serving.observability.prediction_log.calls import finished

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.prediction_log.log import LogFolder
-from serving.observability.prediction_log.files import LogFiles, Row
+from serving.observability.prediction_log.log_files import LogFiles, Row
 from tests.support import shop
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)

@@ -19,7 +19,7 @@ from serving.encoding.features import encode_candidates, encode_rows
 from serving.encoding.tf_examples import fit_examples
 from serving.inference.rank_inputs import rank_inputs
 from serving.models.signature import Signature
-from serving.rest.ranking import rank_request
+from serving.rest.rank_bodies import rank_request
 from tests.serving.rank_messages import make_rank_request
 
 DTYPES = {"items": 9, "ages": 1, "tags": 7, "price": 1}  # int64, float32, string, float32

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from serving.common.errors import DeadlineExceeded, Internal, InvalidArgument, ResourceExhausted
 from serving.common.request_trace import RequestTrace
-from serving.observability.metrics import Metrics
+from serving.observability.metrics import ServerMetrics
 from tests.serving.traces import trace
 
 MODEL = {"model_name": "ctr"}
@@ -20,7 +20,7 @@ def _call(**found: Any) -> RequestTrace:
     return trace("Predict", **{**known, **found})
 
 
-def _samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+def _samples(metrics: ServerMetrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     families = text_string_to_metric_families(metrics.page().decode())
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
@@ -29,13 +29,13 @@ def _samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], f
     }
 
 
-def _value(metrics: Metrics, name: str, **labels: str) -> float:
+def _value(metrics: ServerMetrics, name: str, **labels: str) -> float:
     return _samples(metrics)[name, frozenset(labels.items())]
 
 
 def test_requests_are_counted_by_code() -> None:
     """By TensorFlow Serving's names; a made-up model name is no label."""
-    metrics, name = Metrics(), "/tensorflow/serving/request_count"
+    metrics, name = ServerMetrics(), "/tensorflow/serving/request_count"
     assert metrics.counter_value(name) == 0
     for found in ({}, {}, {"error": InvalidArgument("no")}):
         metrics.observe(_call(**found))
@@ -54,7 +54,7 @@ def test_requests_are_counted_by_code() -> None:
 
 
 def test_times_are_microseconds_in_known_buckets() -> None:
-    metrics = Metrics()
+    metrics = ServerMetrics()
     metrics.observe(_call(seconds=0.004, runtime_seconds=0.003, queue_seconds=0.0005))
     api = {**MODEL, "API": "Predict"}
     name = ":tensorflow:serving:request_latency"
@@ -73,7 +73,7 @@ def test_times_are_microseconds_in_known_buckets() -> None:
 
 def test_failures_are_in_latency_and_queue_time() -> None:
     """But for requests that were refused: they have not waited."""
-    metrics, refused = Metrics(), ResourceExhausted("busy")
+    metrics, refused = ServerMetrics(), ResourceExhausted("busy")
     refused.retry_after = 0.4
     metrics.observe(_call(seconds=0.5, queue_seconds=0.5, error=DeadlineExceeded("late")))
     for rejected in ({}, {"model": "", "version": None, "is_served": False}):
@@ -89,7 +89,7 @@ def test_failures_are_in_latency_and_queue_time() -> None:
 
 
 def test_versions_and_labels_are_told_apart() -> None:
-    metrics, name = Metrics(), ":recsys_attn:serving:version_latency"
+    metrics, name = ServerMetrics(), ":recsys_attn:serving:version_latency"
     metrics.observe(_call(seconds=0.25))
     metrics.observe(_call(version=6, label="canary", seconds=0.5, error=Internal("broken")))
     stable = {**MODEL, "version": "5", "label": "", "status": "OK"}
@@ -99,7 +99,7 @@ def test_versions_and_labels_are_told_apart() -> None:
 
 
 def test_candidates_batches_and_scores_are_counted() -> None:
-    metrics = Metrics()
+    metrics = ServerMetrics()
     scores = np.linspace(0, 1, 200, dtype=np.float32)[None]
     metrics.observe(_call(candidates=200, batch_rows=350, results={"click": scores}))
     assert _value(metrics, ":tensorflow:serving:request_example_count_total", **MODEL) == 200
@@ -112,7 +112,7 @@ def test_candidates_batches_and_scores_are_counted() -> None:
 
 
 def test_scores_are_one_number_for_each_candidate() -> None:
-    metrics = Metrics()
+    metrics = ServerMetrics()
     metrics.observe(
         _call(
             rows=1,
@@ -138,7 +138,7 @@ def test_scores_are_one_number_for_each_candidate() -> None:
 
 
 def test_shadow_warmup_and_gauge_are_on_the_page() -> None:
-    metrics = Metrics()
+    metrics = ServerMetrics()
     metrics.observe_difference("ctr", 6, "click", 0.02)
     metrics.observe_warmup("/models/ctr/6", 0.5, succeeded=True)
     metrics.gauge("dropped", "Dropped.", lambda: 7)
@@ -151,7 +151,7 @@ def test_shadow_warmup_and_gauge_are_on_the_page() -> None:
 
 def test_only_recently_used_versions_are_kept() -> None:
     """An hourly model has thousands of versions in the lifetime of a server."""
-    metrics = Metrics()
+    metrics = ServerMetrics()
     for version in range(2, 252):
         for answered in (1, version):
             metrics.observe(
@@ -170,7 +170,7 @@ def test_only_recently_used_versions_are_kept() -> None:
 
 
 def test_rows_with_a_known_user_are_hits() -> None:
-    metrics = Metrics()
+    metrics = ServerMetrics()
     for hits, misses in ((2, 1), (0, 0), (3, 0)):
         metrics.observe(_call(user_hits=hits, user_misses=misses))
     name = ":recsys_attn:serving:user_state_count_total"

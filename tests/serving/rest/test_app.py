@@ -18,7 +18,7 @@ from serving.common.errors import ResourceExhausted, Unauthenticated
 from serving.common.request import RequestContext
 from serving.common.request_trace import RequestTrace
 from serving.inference.admission import Admission
-from serving.rest.server import RestServer
+from serving.rest.http_server import RestServer
 from tests.serving.conftest import wait_until
 from tests.serving.rest.conftest import Ask, ask_port
 from tests.serving.traces import trace

@@ -15,7 +15,7 @@ import pytest
 from serving.common.errors import InvalidArgument
 from serving.config.files import Certificates
 from serving.config.server_config import ServerConfig
-from serving.observability.metrics import Metrics
+from serving.observability.metrics import ServerMetrics
 from serving.server import certificates
 from serving.server.certificates import Validity, log_validity, report_certificates, validity
 from serving.server.server import create_server
@@ -97,7 +97,7 @@ def test_a_server_reports_its_certificates(
     (record,) = [one for one in caplog.records if one.name == certificates.__name__]
     assert record.levelno == logging.ERROR
     assert "The certificate of ssl_config_file expired on" in record.getMessage()
-    metrics = Metrics()
+    metrics = ServerMetrics()
     proxy = ServerConfig(
         backend="grpcs://a:1", model_name="ctr", backend_tls_cert=str(client.certificate),
         backend_tls_key=str(client.key),

@@ -101,7 +101,7 @@ def load(*_):
     time.sleep(float(sys.argv[1]))
     return "server", 1
 
-process._started = load
+process._start_server = load
 assert process.start_server(None, Signals(process.SIGNALS)) == ("server", 1)
 print("loaded", flush=True)
 time.sleep(60)
@@ -137,7 +137,7 @@ def load(*_):
     threading.Thread(target=time.sleep, args=(60,)).start()
     raise ValueError("nothing to serve")
 
-process._started = load
+process._start_server = load
 try:
     with Signals(process.SIGNALS) as signals:
         process.start_server(None, signals)

@@ -20,7 +20,7 @@ from tensorflow_serving.apis import (
 )
 
 from serving.observability.prediction_log import files as files_module
-from serving.observability.prediction_log.files import LogFiles
+from serving.observability.prediction_log.log_files import LogFiles
 from serving.observability.prediction_log.logger import PredictionLogger
 from serving.observability.sampling import is_sampled
 from tests.serving.conftest import wait_until

@@ -11,9 +11,9 @@ import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving.common.errors import InvalidArgument, Unimplemented
-from serving.encoding.columns import MAX_PADDED_ELEMENTS
 from serving.encoding.features import TensorSpec
-from serving.rest.tensors import numbers, read_inputs, shown
+from serving.encoding.rank_columns import MAX_PADDED_ELEMENTS
+from serving.rest.predict_bodies import excerpt, numbers, read_inputs
 
 FOREIGN = ["bfloat16", "qint8", "quint16", "int4", "float8_e5m2", "float8_e4m3fn"]
 
@@ -132,10 +132,10 @@ def test_nulls_that_fill_a_huge_tensor_are_rejected() -> None:
 
 
 def test_error_shows_the_start_of_a_large_value() -> None:
-    assert shown({"a": [1, "b"]}) == '{"a": [1, "b"]}'
+    assert excerpt({"a": [1, "b"]}) == '{"a": [1, "b"]}'
     value = {"a": [1] * 1_000_000}
     tracemalloc.start()
-    text = shown(value)
+    text = excerpt(value)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert text == '{"a": [' + "1, " * 64 + "1..."

@@ -10,7 +10,7 @@ from tensorflow.core.example import example_pb2, feature_pb2
 from tensorflow_serving.apis import classification_pb2, input_pb2, regression_pb2
 
 from serving.common.errors import InvalidArgument
-from serving.rest.tensors import from_base64, kind_of, numbers, shown
+from serving.rest.predict_bodies import excerpt, from_base64, kind_of, numbers
 
 _INT64 = np.iinfo(np.int64)
 _FLOAT_MAX = float(np.finfo(np.float32).max)
@@ -25,15 +25,15 @@ def fill_examples(document: Mapping[str, Any], target: input_pb2.Input) -> None:
     examples = document.get("examples")
     if "examples" not in document:
         raise InvalidArgument(
-            f"JSON Value: {shown(document)} When method is classify, key 'examples' is expected "
+            f"JSON Value: {excerpt(document)} When method is classify, key 'examples' is expected "
             "and was not found"
         )
     if not isinstance(examples, list):
         raise InvalidArgument(
-            f"JSON Value: {shown(document)} Expecting 'examples' value to be an list/array"
+            f"JSON Value: {excerpt(document)} Expecting 'examples' value to be an list/array"
         )
     if not examples:
-        raise InvalidArgument(f"JSON Value: {shown(document)} 'examples' value is an empty array")
+        raise InvalidArgument(f"JSON Value: {excerpt(document)} 'examples' value is an empty array")
     message = target.example_list
     if "context" in document:
         message = target.example_list_with_context
@@ -91,7 +91,7 @@ def _converted(name: str, value: Any) -> tuple[str, Any]:
     if isinstance(value, float):
         if np.isfinite(value) and abs(value) > _FLOAT_MAX:
             raise InvalidArgument(
-                f"Cannot convert JSON value: {shown(value)} to float without loss of precision. "
+                f"Cannot convert JSON value: {excerpt(value)} to float without loss of precision. "
                 f"Expected a number that float32 holds. Feature: {name}"
             )
         return "float_list", value

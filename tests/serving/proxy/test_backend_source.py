@@ -15,7 +15,7 @@ from serving.config.models import ModelConfig
 from serving.config.version_policy import Specific
 from serving.models.manager import ModelManager
 from serving.models.manager_options import ManagerOptions
-from serving.proxy.source import BackendSource
+from serving.proxy.backend_source import BackendSource
 from tests.serving.fakes import BROKEN, FakeLoader, add, available, served
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from tensorflow_serving.apis import model_pb2
 
 from serving.common.errors import InvalidArgument
-from serving.encoding.documents import RankDocument
 from serving.encoding.features import Row
+from serving.encoding.rank_document import RankDocument
 from serving.encoding.raw_values import shortened, whole
 from serving.protos import scoring_pb2
-from serving.rest.tensors import from_base64, numbers
+from serving.rest.predict_bodies import from_base64, numbers
 
 _SOURCE = "The body"
 _EXPECTED = "a string, a number, a boolean, null, or a list of them"

@@ -19,9 +19,9 @@ from serving.common.errors import (
     VersionGone,
 )
 from serving.models.model import Model
-from serving.proxy.pool import BackendPool, backend_addresses
+from serving.proxy.backend_pool import BackendPool, backend_addresses
+from serving.proxy.backend_source import BackendSource
 from serving.proxy.remote_model import RemoteModel
-from serving.proxy.source import BackendSource
 from serving.runtimes.tensorflow.session import TensorFlowSession
 from tests.serving.commands import free_port
 from tests.serving.conftest import StartServer
@@ -89,7 +89,7 @@ def test_versions_come_from_the_first_server_that_responds(
     start_server: StartServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("serving.proxy.pool._QUERY_SECONDS", 1.0)
+    monkeypatch.setattr("serving.proxy.backend_pool._QUERY_SECONDS", 1.0)
     (tmp_path / "tiny").mkdir()
     _, loading = start_server(tmp_path / "tiny")
     with socket.create_server(("127.0.0.1", 0)) as silent:

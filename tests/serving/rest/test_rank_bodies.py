@@ -10,7 +10,7 @@ from tensorflow_serving.apis import model_pb2
 
 from serving.common.errors import InvalidArgument
 from serving.protos import scoring_pb2
-from serving.rest.ranking import rank_answer, rank_request
+from serving.rest.rank_bodies import rank_answer, rank_request
 from tests.serving.rank_messages import make_rank_request
 
 SPEC = model_pb2.ModelSpec(name="ctr")

@@ -25,7 +25,7 @@ _SHOWN = 200  # characters of a value in an error
 _EXACT = {"O": str, "i": int, "f": float}  # types of JSON by the kind of a dtype
 
 
-def shown(value: Any) -> str:
+def excerpt(value: Any) -> str:
     """Returns the start of a value as JSON, for an error."""
     text = ""
     try:
@@ -58,7 +58,7 @@ def read_inputs(
     """
     if "instances" in document and "inputs" in document:
         raise InvalidArgument(
-            f"JSON Value: {shown(document)} Not formatted correctly expecting only one of "
+            f"JSON Value: {excerpt(document)} Not formatted correctly expecting only one of "
             "'inputs' or 'instances' keys to exist "
         )
     if "instances" in document:
@@ -104,7 +104,9 @@ def numbers(array: np.ndarray) -> Any:
 def from_base64(value: Mapping[str, Any]) -> bytes:
     """Returns the bytes of `{"b64": "..."}`."""
     if set(value) != {"b64"} or not isinstance(value["b64"], str):
-        raise InvalidArgument(f"JSON Value: {shown(value)} not formatted correctly for base64 data")
+        raise InvalidArgument(
+            f"JSON Value: {excerpt(value)} not formatted correctly for base64 data"
+        )
     try:
         return base64.b64decode(value["b64"], validate=True)
     except (binascii.Error, ValueError) as error:
@@ -122,10 +124,10 @@ def _columns_of_rows(document: Mapping[str, Any], declared: Inputs) -> dict[str,
     rows = document["instances"]
     if not isinstance(rows, list):
         raise InvalidArgument(
-            f"JSON Value: {shown(document)} Excepting 'instances' to be an list/array"
+            f"JSON Value: {excerpt(document)} Excepting 'instances' to be an list/array"
         )
     if not rows:
-        raise InvalidArgument(f"JSON Value: {shown(document)} No values in 'instances' array")
+        raise InvalidArgument(f"JSON Value: {excerpt(document)} No values in 'instances' array")
     if not _is_object(rows[0]):
         if len(declared) > 1:
             raise InvalidArgument(
@@ -143,7 +145,7 @@ def _columns_of_rows(document: Mapping[str, Any], declared: Inputs) -> dict[str,
             raise InvalidArgument(f"Expecting object but got list at item {i} of input list")
         if set(row) != set(declared):
             raise InvalidArgument(
-                f"Failed to process element: {i} of 'instances' list. JSON object: {shown(row)} "
+                f"Failed to process element: {i} of 'instances' list. JSON object: {excerpt(row)} "
                 f"keys must be equal to: {','.join(sorted(declared))}. "
                 f"Missing: {','.join(sorted(declared.keys() - row.keys())) or 'none'}. "
                 f"Unknown: {','.join(sorted(row.keys() - declared.keys())) or 'none'}"
@@ -196,7 +198,7 @@ def _converted(name: str, value: Any, spec: TensorSpec, takes_missing: bool) -> 
     leaves: list[Any] = []
     _collect(value, tuple(shape), 0, leaves)
     if dtype is None or dtype.kind == "c" or dtype.isbuiltin != 1:
-        raise Unimplemented(f"Conversion of JSON Value: {shown(value)} to type: {spec.dtype}")
+        raise Unimplemented(f"Conversion of JSON Value: {excerpt(value)} to type: {spec.dtype}")
     if by_rule and set(map(type, leaves)) != {_EXACT[dtype.kind]}:
         missing = missing_value(dtype)
         leaves = [missing if leaf is None else _fitting(leaf, dtype, missing) for leaf in leaves]
@@ -223,7 +225,7 @@ def _collect(value: Any, shape: tuple[int, ...], level: int, leaves: list[Any]) 
     if not isinstance(value, list):
         if level != len(shape):
             raise Misfit(
-                f"JSON Value: {shown(value)} found at incorrect level: {level + 1} in the JSON "
+                f"JSON Value: {excerpt(value)} found at incorrect level: {level + 1} in the JSON "
                 f"DOM. Expected at level: {len(shape)}"
             )
         leaves.append(value)
@@ -258,7 +260,7 @@ def _checked(value: Any, dtype: np.dtype[Any], expected: str) -> Any:
         if lowest <= value <= highest:
             return value
     raise Misfit(
-        f"JSON Value: {shown(value)} Type: {kind_of(value)} is not of expected type: {expected}"
+        f"JSON Value: {excerpt(value)} Type: {kind_of(value)} is not of expected type: {expected}"
     )
 
 
@@ -281,7 +283,7 @@ def _float(value: float, dtype: np.dtype[Any]) -> float:
     if too_large or (isinstance(value, int) and abs(value) > exact_limit(dtype)):
         kind = "double" if dtype == np.float64 else "float"
         raise Misfit(
-            f"Cannot convert JSON value: {shown(value)} to {kind} without loss of precision. "
+            f"Cannot convert JSON value: {excerpt(value)} to {kind} without loss of precision. "
             f"Expected a number that {dtype.name} holds"
         )
     return value

@@ -17,7 +17,7 @@ from serving.config.files import read_token
 from serving.config.server_config import ServerConfig
 from serving.models.completeness import Look
 from serving.models.load_retries import LoadRetries
-from serving.proxy.pool import BackendPool, backend_addresses
+from serving.proxy.backend_pool import BackendPool, backend_addresses
 from serving.proxy.remote_model import RemoteModel
 
 _FIRST_RETRY_SECONDS = 1.0

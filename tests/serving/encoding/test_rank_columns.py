@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from serving.common.errors import InvalidArgument
-from serving.encoding.columns import MAX_PADDED_ELEMENTS, InputSpec
 from serving.encoding.features import TensorSpec, encode_rows
+from serving.encoding.rank_columns import MAX_PADDED_ELEMENTS, InputSpec
 from serving.protos.scoring_pb2 import Binaries, Column, Floats, Ints, Strings
 from tests.serving.rank_messages import make_rank_request
 
