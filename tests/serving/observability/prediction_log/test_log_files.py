@@ -6,7 +6,7 @@ import os
 import random
 from pathlib import Path
 
-from serving.observability.prediction_log import files as module
+from serving.observability.prediction_log import log_files as module
 from serving.observability.prediction_log.log_files import LogFiles, Row
 from tests.serving.observability.prediction_log.calls import finished_files, left_over, rows
 

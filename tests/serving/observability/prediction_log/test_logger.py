@@ -19,7 +19,7 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
-from serving.observability.prediction_log import files as files_module
+from serving.observability.prediction_log import log_files as files_module
 from serving.observability.prediction_log.log_files import LogFiles
 from serving.observability.prediction_log.logger import PredictionLogger
 from serving.observability.sampling import is_sampled
