@@ -128,7 +128,7 @@ def answer(client: Client, document: list[Row] | RankDocument, by: str | None = 
 
 
 def _led_by(task: str | None, scores: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-    """The scores with those of the task that ranks first."""
+    """Returns the scores, those of the task that ranks first."""
     return dict(sorted(scores.items(), key=lambda item: item[0] != task))
 
 

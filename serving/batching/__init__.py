@@ -1,1 +1,1 @@
-"""Requests that are computed together: what may join, in whose thread, and how it is put apart."""
+"""Batching: computes several requests together, and splits the results."""

@@ -1,4 +1,4 @@
-"""Joins the arrays of several requests, and cuts them."""
+"""Joins the arrays of several requests, and splits those of large ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from serving.common.request import Arrays
 
 
 def bucket(size: int) -> int:
-    """Returns the next power of two: arrays padded to a common length differ by less."""
+    """Returns the next power of two, by which lengths are grouped before they are padded."""
     return 1 << max(size - 1, 0).bit_length()
 
 
@@ -60,7 +60,7 @@ def fill_rows(arrays: Arrays, rows: int) -> dict[str, np.ndarray]:
 def chunks(
     arrays: Arrays, names: Sequence[str], axis: int, size: int
 ) -> list[dict[str, np.ndarray]]:
-    """Cuts the arrays of `names` along an axis; each chunk has the other arrays whole."""
+    """Splits the arrays of `names` along an axis; every chunk has the other arrays unsplit."""
     total = arrays[names[0]].shape[axis]
     parts = []
     for start in range(0, total, size):

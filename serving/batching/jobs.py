@@ -1,4 +1,4 @@
-"""Jobs that wait for a batch, and the queues that they wait in."""
+"""Jobs that wait for a batch, and their queues."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class BatchQueue:
 
     @property
     def may_start(self) -> bool:
-        """Whether its jobs are a batch for a free slot.
+        """Whether its jobs may start as a batch on a free slot.
 
         While a light batch runs they wait for its end, for one larger batch. A batch that takes
         long after a light one, to compile for example, does not block them beyond `until`.

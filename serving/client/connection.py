@@ -40,7 +40,7 @@ _ASKS = "Check whether the server asks for a certificate: `Tls(certificate=..., 
 _TLS_HINTS = (
     (
         "security handshaker",
-        "Check that `tls` holds certificates, and `tls.key` the key of its own",
+        "Check that `tls` holds certificates, and `tls.key` the key of `tls.certificate`",
     ),
     ("Socket closed", _ASKS),
     ("Connection reset", _ASKS),
@@ -129,13 +129,13 @@ class Connection:
         return library.secure_channel(self._target, self._credentials, options)
 
     def closed(self, call: Rpc) -> ServingError:
-        """The error of a call during or after `close`."""
+        """Returns the error of a call during or after `close`."""
         raised = FailedPrecondition(f"The client of {self.addresses} is closed. Make another one.")
         raised.request_id = call.invocation.request_id
         return raised
 
     def failure(self, call: Rpc, error: grpc.RpcError, *, is_closed: bool) -> ServingError:
-        """The error of this project for an error of gRPC."""
+        """Returns this project's error for an error of gRPC."""
         if is_closed and error.code() is grpc.StatusCode.CANCELLED:
             return self.closed(call)
         raised = from_code(error.code().value[0], error.details() or "")
@@ -157,11 +157,11 @@ class Connection:
 
 
 def _retry_after(error: Any) -> float | None:
-    """Seconds after which a busy server wants the call again."""
+    """Returns the seconds to wait before a retry, as a busy server sends them."""
     milliseconds = dict(error.trailing_metadata() or ()).get(PUSHBACK, "")
     return int(milliseconds) / 1e3 if milliseconds.isdecimal() else None
 
 
 def _is_answer(error: Any) -> bool:
-    """Whether a server sent the error; it answers with the request id."""
+    """Returns whether a server sent the error: its answers carry the request id."""
     return any(key == REQUEST_ID for key, _ in error.trailing_metadata() or ())

@@ -47,7 +47,7 @@ def encode_examples(rows: Rows, context: Row | Table | None = None) -> pb.Input:
 
 
 def _dicts(rows: Rows) -> Sequence[Row]:
-    """The rows as dicts, as there is one Example object for each row anyway."""
+    """Returns the rows as dicts: each becomes one Example object anyway."""
     return rows.to_pylist() if is_table(rows) else rows
 
 

@@ -118,7 +118,7 @@ class Methods:
         top_k: int = 0,
         **options: Unpack[CallOptions],
     ) -> Calls[Ranking]:
-        """Scores and ranking of N candidates in one context, and what explains them.
+        """Scores, ranking and explanation of N candidates in one context.
 
         Args:
             context: Raw values that the candidates share.
@@ -350,7 +350,7 @@ def _encode(context: Row | Table, candidates: Rows, metadata: ModelMetadata, key
 
 
 def _outputs(response: pb.PredictResponse) -> Outputs:
-    """The outputs sorted by name, as a protobuf map has no order."""
+    """Returns the outputs sorted by name, as a protobuf map has no order."""
     return {name: decode(name, response.outputs[name]) for name in sorted(response.outputs)}
 
 

@@ -42,7 +42,7 @@ class Ranking:
     known: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def shares(self) -> dict[str, np.ndarray]:
-        """The attention to known events only, in shares.
+        """Returns the attention to known events only, in shares.
 
         `weight / sum of |weight|` over the known events of a history, so that candidates and
         models can be compared; 0 for other events, and for all where no known event has a weight.
@@ -116,7 +116,7 @@ def read_ranking(
 def best_first(
     scores: Mapping[str, np.ndarray], rank_by: str, first_task: str | None
 ) -> np.ndarray:
-    """Indices of the candidates by the scores of one task; see `read_ranking`.
+    """Returns the indices of the candidates by the scores of one task; see `read_ranking`.
 
     Raises:
         InvalidArgument: No task has the name `rank_by`.
@@ -131,7 +131,7 @@ def best_first(
 
 
 def longest_list(context: Row | Table) -> int:
-    """Length of the longest list of a context; a single value counts as one."""
+    """Returns the length of the longest list of a context; a single value counts as one."""
     row = context.to_pylist()[0] if is_table(context) else context
     values = (value for value in row.values() if value is not None)
     return max(map(_length, values), default=0)

@@ -93,7 +93,7 @@ class Addresses:
 
 
 def _resolve(address: str) -> list[str]:
-    """The IP addresses of a host with its port, as gRPC writes them."""
+    """Returns the IP addresses of a host with its port, as gRPC writes them."""
     host, _, port = address.rpartition(":")
     try:
         infos = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)

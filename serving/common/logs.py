@@ -1,4 +1,4 @@
-"""The log of a server process: an event is a line, and no received text can begin one."""
+"""The log of a server process: one line for each event; received text cannot start a line."""
 
 from __future__ import annotations
 

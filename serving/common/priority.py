@@ -1,4 +1,4 @@
-"""The priority of work beside requests: what loads a new version must not slow the old one down."""
+"""The priority of threads: work beside requests has a lower one, so that requests stay fast."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _THREAD = threading.local()
 
 
 def lower_priority() -> None:
-    """Lowers the priority of this thread, and of those that it starts, for good.
+    """Lowers the priority of this thread, and of those that it starts, permanently.
 
     A process may not raise it again, so call it in a thread that does nothing else. A thread of
     low priority that holds Python's lock stops all others: give it work outside of Python.
@@ -24,5 +24,5 @@ def lower_priority() -> None:
 
 
 def has_low_priority() -> bool:
-    """Whether this thread has lowered its priority."""
+    """Returns whether this thread has lowered its priority."""
     return getattr(_THREAD, "is_low", False)

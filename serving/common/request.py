@@ -18,7 +18,7 @@ LONGEST_SECONDS = 86_400.0
 
 
 class ModelRef(NamedTuple):
-    """The model that a request names, with a version, a label, or neither: then the newest."""
+    """The model that a request names, with a version or a label; with neither, the newest."""
 
     name: str
     version: int | None = None
@@ -57,7 +57,7 @@ def _always() -> bool:
 
 
 class RequestContext(NamedTuple):
-    """The origin of a request, and how long its client waits.
+    """The origin of a request, and its deadline.
 
     Args:
         api: `Predict`, `Classify`, `Regress`, `MultiInference` or `Rank`.
@@ -88,4 +88,4 @@ class RequestContext(NamedTuple):
         if remaining is not None and remaining <= 0:
             raise DeadlineExceeded("The deadline had passed before the computation began.")
         if not self.is_active():
-            raise Cancelled("The caller has gone.")
+            raise Cancelled("The client has disconnected.")

@@ -41,7 +41,7 @@ class Tls:
 
     @classmethod
     def read(cls, tls: bool | Pem | Tls) -> Tls | None:
-        """Returns None for plaintext (False); True trusts public authorities, PEM those in it."""
+        """Returns the settings: True trusts public authorities, PEM those in it; False is None."""
         if isinstance(tls, Tls):
             return tls
         if isinstance(tls, bool):

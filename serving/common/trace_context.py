@@ -1,4 +1,4 @@
-"""The W3C trace context of a request: two headers by which the spans of all services meet."""
+"""The W3C trace context of a request: two headers that connect the spans of all services."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class ServerConfig:
         0.0, "Seconds between two reads of the model config file; 0 reads it once.", 0
     )
     file_system_poll_wait_seconds: float = _versions(
-        1.0, "Seconds between two looks for new versions; 0 looks once, below 0 never."
+        1.0, "Seconds between two searches for new versions; 0 searches once, below 0 never."
     )
     num_load_threads: int = _versions(
         0, "Models that load at the same time; 0 loads one after the other.", 0

@@ -38,7 +38,7 @@ def fitted(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def is_present(values: np.ndarray) -> np.ndarray:
-    """Returns which values of a feature are not missing, in the shape of the values."""
+    """Returns a mask of the values that are not missing, in the shape of the values."""
     if values.dtype.kind != "f" and not takes_raw_values(values.dtype):
         return np.ones(values.shape, bool)
     present: np.ndarray = (

@@ -36,7 +36,7 @@ _LISTS = (
 
 
 def column(table: Table, name: str) -> pa.Array:
-    """Returns the column of a feature in one piece; without such a column, nulls."""
+    """Returns the column of a feature as one array; nulls if there is no such column."""
     indices = table.schema.get_all_field_indices(name)
     if not indices:
         return pa.nulls(table.num_rows)

@@ -184,7 +184,7 @@ def check_histories(
     lengths: Callable[[str], Sequence[int] | np.ndarray],
     place: str,
 ) -> None:
-    """Raises an error for lists of one history with different lengths, as files have none.
+    """Raises an error for lists of one history whose lengths differ.
 
     The entries of the shorter list would belong to other events than those beside them.
 
@@ -211,7 +211,7 @@ def check_histories(
 
 
 def _lengths(values: list[Any] | pa.Array) -> Sequence[int] | np.ndarray:
-    """Lengths of lists that `_column` has accepted; 0 for a missing one."""
+    """Returns the lengths of lists that `_column` has accepted; 0 for a missing one."""
     if isinstance(values, list):
         return [0 if value is None else len(value) for value in values]
     from serving.encoding import arrow

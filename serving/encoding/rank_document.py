@@ -56,7 +56,7 @@ class RankDocument:
         if "candidates" not in document or not document.keys() <= known:
             keys = shortened(sorted(document))
             raise InvalidArgument(
-                f"{source} holds the keys {keys}. Expected {FORM}, and if wanted "
+                f"{source} holds the keys {keys}. Expected {FORM}, and optionally "
                 f"{', '.join(_OPTIONS)}."
             )
         entries = {key: v for key, v in document.items() if v is not None or key == "candidates"}

@@ -48,7 +48,7 @@ def as_list(name: str, value: Any, kind: str) -> Sequence[Any]:
 
 
 def elements(array: np.ndarray) -> list[Any]:
-    """Returns the values of an array, whose type still says whether they are times or hashes."""
+    """Returns the values of an array; times and hashes keep their NumPy type."""
     values: list[Any] = list(array) if array.dtype.kind in "mMu" else array.tolist()
     return values
 
@@ -63,7 +63,7 @@ def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
 
 @functools.cache
 def exact_limit(dtype: np.dtype[Any]) -> int:
-    """Returns the largest integer to which floats of a dtype round no other one."""
+    """Returns the largest integer to which a float dtype rounds no other integer."""
     return int(2 ** (np.finfo(dtype).nmant + 1)) - 1
 
 

@@ -18,7 +18,7 @@ _DTYPES = {"bytes_list": object, "int64_list": np.int64, "float_list": np.float3
 
 
 def fit_examples(examples: input_pb2.Input, features: Mapping[str, TensorSpec]) -> None:
-    """Changes values of another type to that of their feature, in place.
+    """Converts values to the type of their feature, in place.
 
     Args:
         examples: The Examples of the request.

@@ -1,4 +1,4 @@
-"""Which requests are served, and how many at once: one rule for gRPC, REST and batching."""
+"""The concurrency limit: one rule for gRPC, REST and batching."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PACE_SECONDS = 1.0  # of work, by which the pace of older answers counts a thir
 _PATIENCE = 5.0  # seconds of a client without a deadline, as of this project's client
 _PATIENCE_DECAY = 0.01  # share by which each request draws the patience towards its own
 _NORMAL_SHARE, _LOW_SHARE = 0.5, 0.25  # of a client's time for a request; the rest is reserve
-_POLL_SECONDS = 0.25  # a waiting request then asks whether its client still is there
+_POLL_SECONDS = 0.25  # time between two checks for the client of a waiting request
 
 
 class Admission:
@@ -79,8 +79,8 @@ class Admission:
         with self._lock:
             self._require(context.is_low_priority, patience)
 
-    def require_room_at_door(self, is_low: bool) -> None:
-        """Raises if a request would be answered too late even for the most patient client of late.
+    def require_room_without_deadline(self, is_low: bool) -> None:
+        """Raises if a request would be answered too late for the longest wait of recent clients.
 
         For a request whose deadline is not known yet.
 
@@ -94,7 +94,7 @@ class Admission:
             self._require(is_low, self._longest)
 
     def note_patience(self, context: RequestContext) -> None:
-        """Learns from a refused request how long clients wait."""
+        """Records how long the client of a refused request waits."""
         patience = _patience(context)
         with self._lock:
             self._note_patience(patience)
@@ -181,6 +181,6 @@ def _patience(context: RequestContext) -> float:
 
 
 def _slice(context: RequestContext) -> float:
-    """Returns the seconds until a waiting request looks for its client again."""
+    """Returns the seconds until the next check for the client of a waiting request."""
     remaining = context.remaining()
     return _POLL_SECONDS if remaining is None else max(0.0, min(_POLL_SECONDS, remaining))

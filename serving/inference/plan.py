@@ -1,4 +1,4 @@
-"""The way of every request: read -> compute -> write.
+"""The steps of every request: read -> compute -> write.
 
 `read` turns a message into calls of signatures, the model computes them, and `write` makes the
 answer. The three are plain functions; a `Plan` is what `read` returns.

@@ -89,7 +89,7 @@ def write_rank(
 
 
 def _rank_by(model: Model, message: scoring_pb2.RankRequest, tasks: Collection[str]) -> str:
-    """The task that ranks: by default the experiment file's first, else the first by name."""
+    """Returns the task that ranks: by default the first of the experiment file, else by name."""
     first = first_task(model.definitions)
     return message.rank_by or (first if first is not None and first in tasks else min(tasks))
 
@@ -113,7 +113,7 @@ def _write_explanation(
 
 
 def _longest_list(signature: Signature, message: scoring_pb2.RankRequest) -> int:
-    """Length of the longest list in the context; a single value is no list."""
+    """Returns the length of the longest list in the context; a single value is no list."""
     shapes = {name: spec.shape or () for name, spec in signature.input_specs.items()}
     lists = [column for name, column in message.context.items() if None in shapes[name][1:]]
     kinds = [(column, column.WhichOneof("values")) for column in lists]
@@ -128,7 +128,7 @@ def _signature(model: Model, explain: bool) -> Signature:
             raise FailedPrecondition(
                 f"Model {model.name!r} version {model.version} cannot explain its scores: it has "
                 f"no signature {EXPLAINED_SIGNATURE!r}, which is exported with a model that "
-                "weighs past events, fields or experts. Ask without `explain`."
+                "weighs past events, fields or experts. Send it without `explain`."
             )
         return signatures[EXPLAINED_SIGNATURE]
     return signatures[RANK_SIGNATURE] if ranks else model.signature(DEFAULT_SIGNATURE)

@@ -134,7 +134,7 @@ def _missing_arrays(
 
 
 def _count(arrays: Mapping[str, np.ndarray]) -> int:
-    """How many candidates there are: the rows of every column."""
+    """Returns the number of candidates: the rows of every column."""
     counts = {name: len(array) for name, array in sorted(arrays.items())}
     if not any(counts.values()):
         raise InvalidArgument("`candidates` must hold at least one candidate. Received: none")

@@ -51,7 +51,7 @@ def _spec_of(message: Any) -> model_pb2.ModelSpec:
 
 
 def _first_spec(message: inference_pb2.MultiInferenceRequest) -> model_pb2.ModelSpec:
-    """Returns the model spec of the first task: that of all."""
+    """Returns the model spec of the first task, which names the model of all tasks."""
     return message.tasks[0].model_spec if message.tasks else model_pb2.ModelSpec()
 
 

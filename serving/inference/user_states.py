@@ -1,4 +1,4 @@
-"""States of users, from which a next-item model goes on when their next events come.
+"""States of users, from which a next-item model continues with their new events.
 
 An export whose manifest says `stateful` has the signatures `start`, `step`, `rank_from_state` and
 `next_items_from_state`. With a cache its `rank` and `next_items` take one more input, `user`: if
@@ -31,7 +31,7 @@ from serving.models.signature import Compute, Signature
 _LOGGER = logging.getLogger(__name__)
 USER = "user"
 _START, _STEP, _STATE, _EXCLUDE = "start", "step", "state", "exclude"
-# The signatures that take a user, and those that go on from a state.
+# The signatures that take a user, and those that continue from a state.
 _FROM_STATE = {
     DEFAULT_SIGNATURE: "next_items_from_state",
     NEXT_ITEMS_SIGNATURE: "next_items_from_state",
@@ -40,7 +40,7 @@ _FROM_STATE = {
 
 
 class UserState(NamedTuple):
-    """What one version knows of a user.
+    """The state of a user in one version.
 
     Args:
         events: The number of events that it has seen.
@@ -92,7 +92,7 @@ class UserStates:
         return None
 
     def serve(self, signature: Signature) -> None:
-        """Lets a signature take users, if it has a form that goes on from a state."""
+        """Adds the input `user` to a signature, if another one continues from a state."""
         if signature.key not in _FROM_STATE or USER in signature.input_specs:
             return
         info = meta_graph_pb2.TensorInfo(dtype=tf.string.as_datatype_enum)
@@ -213,7 +213,7 @@ class _WithStates:
 
 
 def _counts(events: Arrays) -> np.ndarray:
-    """Returns the numbers of events `(B,)` without the padding behind the last."""
+    """Returns the numbers of events `(B,)`, without the padding at the end."""
     present = np.any([is_present(array) for array in events.values()], axis=0)
     places = np.arange(1, present.shape[1] + 1)
     counts: np.ndarray = (present * places).max(axis=1, initial=0)

@@ -1,1 +1,1 @@
-"""Models and their versions: found, loaded, leased to requests and unloaded."""
+"""Models and their versions: discovery, loading, leases and unloading."""

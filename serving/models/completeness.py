@@ -1,4 +1,4 @@
-"""Whether a version's folder is complete: it may be copied file by file, in any order, in pieces.
+"""Checks that a version's folder is complete: its files may be copied in any order, in pieces.
 
 The manifest of an export of this project lists the size and the hash of each file. For any other
 SavedModel the graph tells which files belong to it.
@@ -25,8 +25,8 @@ _OTHER_CONTENT = f"has another content than {MANIFEST} says"
 
 
 @dataclass(frozen=True)
-class Look:
-    """The result of a look at a folder.
+class FolderCheck:
+    """The result of a check of a folder.
 
     Args:
         folder: State of the folder.
@@ -49,12 +49,12 @@ class _Entry(NamedTuple):
     sha256: str
 
 
-def look(path: Path, before: Look | None = None) -> Look:
-    """Looks at a version's folder; cheap if it has not changed since the look `before`.
+def check_folder(path: Path, before: FolderCheck | None = None) -> FolderCheck:
+    """Checks a version's folder; cheap if it has not changed since the check `before`.
 
     Files are hashed once all sizes are right. After a wrong hash they are hashed again only when
-    the folder stays the same from one look to the next: some tools give a file its final size
-    first, and it would be read with every look while it fills.
+    the folder stays the same from one check to the next: some tools give a file its final size
+    first, and it would be read with every check while it fills.
     """
     folder = fingerprint(path)
     is_same = before is not None and before.folder == folder
@@ -65,16 +65,16 @@ def look(path: Path, before: Look | None = None) -> Look:
         gap = _NOT_JSON if entries is None else _gap(path, entries)
         if gap is None and entries:
             if before is not None and not is_same and before.fault == _OTHER_CONTENT:
-                return Look(folder, before.gap, is_unverified=True)
+                return FolderCheck(folder, before.gap, is_unverified=True)
             gap = _content_gap(path, entries)
     except OSError as error:  # the folder is deleted meanwhile, or may not be read
         file = path if error.filename is None else Path(error.filename)
         gap = Gap(file.name, "cannot be read", f" ({error.strerror})")
-    return Look(folder, gap)
+    return FolderCheck(folder, gap)
 
 
 def _entries(path: Path) -> Mapping[str, _Entry] | None:
-    """The manifest's entries by path; empty if it lists no hashes, None if it is not JSON."""
+    """Returns the manifest's entries by path; empty without hashes, None if it is not JSON."""
     file = path / MANIFEST
     if not file.is_file():
         return {}
@@ -96,7 +96,7 @@ def _entries(path: Path) -> Mapping[str, _Entry] | None:
 
 
 def _gap(path: Path, entries: Mapping[str, _Entry]) -> Gap | None:
-    """A gap by the sizes of the files, or by the graph if none are listed."""
+    """Returns a gap by the sizes of the files, or by the graph if none are listed."""
     sizes = {
         name: (path / name).stat().st_size if (path / name).is_file() else None for name in entries
     }

@@ -88,7 +88,7 @@ def find_gap(path: Path) -> Gap | None:
 
 @functools.lru_cache(maxsize=8)
 def _needs(file: Path, size: int, modified: int) -> _Needs | None:
-    """The needs of the graph in a file, read once for each size and time of change.
+    """Returns the needs of the graph in a file, read once for each size and time of change.
 
     None if the file is not a graph. A file without a graph for serving needs no others, as
     loading reports it.
@@ -140,7 +140,7 @@ def _variables_gap(path: Path) -> Gap | None:
 
 
 def _shards(path: Path) -> dict[str, int | None]:
-    """The files of the variables and their sizes; None for a missing one."""
+    """Returns the files of the variables and their sizes; None for a missing one."""
     count = 1
     for file in (path / VARIABLES).parent.glob(f"{VARIABLES.name}.data-*"):
         match = _SHARD.search(file.name)
@@ -152,7 +152,7 @@ def _shards(path: Path) -> dict[str, int | None]:
 
 
 def _bytes_of_values(reader: Any) -> int:
-    """The least size of the values in a checkpoint; strings are read, as their sizes vary."""
+    """Returns the minimum size of the values in a checkpoint; strings are read, as sizes vary."""
     total, types = 0, reader.get_variable_to_dtype_map()
     for name, shape in reader.get_variable_to_shape_map().items():
         if types[name] == tf.string:

@@ -81,7 +81,7 @@ class LoadRetries:
 
 
 def _without_frames(error: Exception) -> ServingError:
-    """Code and message of the error. Its stack frames would keep half a model in memory."""
+    """Returns code and message only: stack frames would keep half a model in memory."""
     if isinstance(error, ServingError):
         return from_code(error.code.value[0], str(error))
     if isinstance(error, tf.errors.OpError):

@@ -18,7 +18,7 @@ class ManagerOptions:
         allow_version_labels_for_unavailable_models: Whether a reload may give a new label to a
             version that is not available yet. An existing label moves only to available versions.
         num_load_threads: Threads that load several models at once; 0 loads one after the other.
-        source: Where versions come from.
+        source: The source of the versions.
 
     Example:
         >>> options = ManagerOptions(max_num_load_retries=2, load_retry_interval_seconds=10.0)

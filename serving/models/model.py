@@ -71,7 +71,7 @@ class Model:
         return signature.run(request.inputs, request.outputs, trace)
 
     def signature(self, key: str) -> Signature:
-        """The signature of this name."""
+        """Returns the signature of this name."""
         signature = self._signatures.get(key)
         if signature is None:
             raise signature_not_found(key)
@@ -95,13 +95,13 @@ class Model:
         return frozenset() if rank is None else rank.context_names
 
     def prepare(self, before: Model | None) -> None:
-        """Gets ready for the requests that another version of this name has."""
+        """Prepares for the requests that another version of this model receives."""
         runtime, other = self._runtime, before and before._runtime
         if isinstance(runtime, CompiledRuntime):
             runtime.prepare(other if isinstance(other, CompiledRuntime) else None)
 
     def close(self) -> None:
-        """Frees what the version holds, once nothing runs any more."""
+        """Frees the memory of the version, once no request runs."""
         self._runtime.close()
 
 

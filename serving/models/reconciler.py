@@ -4,7 +4,7 @@ Wanted versions load first; unwanted ones are unloaded after, if a wanted one is
 model keeps serving while a new version loads, if that fails, and if all its folders disappear at
 once. To unload a model, remove it from the configuration.
 
-An incomplete version is looked at with every poll until it is complete; that counts as no attempt.
+An incomplete version is checked at every poll until it is complete; that counts as no attempt.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from serving.common.errors import FailedPrecondition, NotFound, ServingError, Unavailable
 from serving.config.models import ModelConfig
 from serving.config.version_policy import Specific
-from serving.models.completeness import Look
+from serving.models.completeness import FolderCheck
 from serving.models.load_retries import LoadRetries
 from serving.models.manager_options import ManagerOptions
 from serving.models.model import Model
@@ -46,7 +46,7 @@ class VersionReconciler:
         self._is_reachable = True  # the source
         self._retries = self._new_retries()
         self._folders: Mapping[int, Path] = {}
-        self._looks: dict[int, Look] = {}  # at folders of versions that are not loaded
+        self._checks: dict[int, FolderCheck] = {}  # at folders of versions that are not loaded
         self._incomplete: dict[int, ServingError] = {}
         self._warnings: set[str] = set()
 
@@ -82,7 +82,7 @@ class VersionReconciler:
         self._warnings.clear()
         if config.base_path != before.base_path:
             self._retries = self._new_retries()
-            self._folders, self._looks = {}, {}
+            self._folders, self._checks = {}, {}
         return (config.base_path, config.policy) != (before.base_path, before.policy)
 
     def announce(self) -> None:
@@ -102,7 +102,7 @@ class VersionReconciler:
         self._settle_with(self._source.find_again, name, base_path, self._folders)
 
     def failure(self) -> str:
-        """The version that failed and its error, as TensorFlow Serving words it.
+        """Returns the failed version and its error, in TensorFlow Serving's words.
 
         A client that asked for a reload receives this, so the folder's content is only logged.
         """
@@ -142,7 +142,7 @@ class VersionReconciler:
     def _settle(self) -> None:
         """Loads the wanted versions, then unloads the others."""
         policy = self._config.policy
-        self._looks = {n: look for n, look in self._looks.items() if n in self._folders}
+        self._checks = {n: check for n, check in self._checks.items() if n in self._folders}
         self._retries.keep_only(self._folders)
         self._incomplete = {}
         chosen: set[int] = set()
@@ -163,12 +163,12 @@ class VersionReconciler:
 
     def _load(self, number: int, path: Path) -> bool:
         """Loads and warms a version, unless it is incomplete or its next attempt is later."""
-        before = self._looks.get(number)
-        look = self._looks[number] = self._source.look(path, before)
-        if look.gap is not None:
-            self._report_incomplete(number, path, look, before)
+        before = self._checks.get(number)
+        check = self._checks[number] = self._source.check(path, before)
+        if check.gap is not None:
+            self._report_incomplete(number, path, check, before)
             return False
-        if not self._retries.may_try(number, look.folder):
+        if not self._retries.may_try(number, check.folder):
             return False
         name = self.versions.name
         _LOGGER.info("Loading version %d of model %s from %s", number, name, path)
@@ -176,20 +176,22 @@ class VersionReconciler:
         try:
             model = self._load_model(name, number, path)
         except Exception as error:  # any error is this version's own failure
-            self.versions.fail(version, self._report_failure(number, look.folder, error))
+            self.versions.fail(version, self._report_failure(number, check.folder, error))
             return False
         self._retries.forget(number)
-        self._looks.pop(number, None)
+        self._checks.pop(number, None)
         self.versions.serve(version, model)
         _LOGGER.info("Version %d of model %s is available", number, name)
         return True
 
-    def _report_incomplete(self, number: int, path: Path, look: Look, before: Look | None) -> None:
+    def _report_incomplete(
+        self, number: int, path: Path, check: FolderCheck, before: FolderCheck | None
+    ) -> None:
         """Logs once for each kind of gap; its details change while files are copied."""
         name = self.versions.name
-        message = f"Version {number} of model {name} is incomplete: {look.gap}. Folder: {path}"
+        message = f"Version {number} of model {name} is incomplete: {check.gap}. Folder: {path}"
         self._incomplete[number] = Unavailable(message)
-        if before is None or before.fault != look.fault:
+        if before is None or before.fault != check.fault:
             _LOGGER.warning("%s (checked again until it is complete)", message)
 
     def _report_failure(self, number: int, folder: Fingerprint, error: Exception) -> ServingError:

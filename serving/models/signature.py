@@ -99,7 +99,7 @@ class Signature:
         self._compute = wrap(self._compute)
 
     def covers(self, other: Signature) -> bool:
-        """Whether it takes the same tensors as another signature, and gives all of its outputs."""
+        """Returns whether it has the same inputs as another signature, and all of its outputs."""
         definition, other_definition = self.definition, other.definition
         return _tensors(definition.inputs) == _tensors(other_definition.inputs) and (
             set(_tensors(definition.outputs).values())
@@ -107,7 +107,7 @@ class Signature:
         )
 
     def output_of(self, other: Signature, name: str) -> str:
-        """What it calls an output of a signature that it covers."""
+        """Returns its name for an output of a signature that it covers."""
         tensor = other.definition.outputs[name].name
         return next(
             output for output, info in self.definition.outputs.items() if info.name == tensor
@@ -120,7 +120,7 @@ class Signature:
             raise errors.wrong_inputs(received, self.input_specs, self._required)
 
     def select(self, output_filter: Sequence[str]) -> tuple[str, ...]:
-        """The outputs to return: those of the filter, or all where it is empty."""
+        """Returns the names of the outputs: those of the filter, or all if it is empty."""
         outputs = self.definition.outputs
         for i, alias in enumerate(output_filter):
             if alias not in outputs:

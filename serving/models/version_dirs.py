@@ -76,7 +76,7 @@ def why_nothing(base_path: Path) -> str:
 
 
 def _model_below(base_path: Path) -> Path | None:
-    """The first folder with versions in a folder of models, or in the `export` of a run."""
+    """Returns the first folder with versions in a folder of models, or in `export` of a run."""
     for pattern in ("*", "export/*"):
         for path in sorted(base_path.glob(pattern)):
             if any(has_graph(version) for _, version in _numbered(path)):

@@ -1,4 +1,4 @@
-"""Where the versions of models come from: by default, numbered folders on disk."""
+"""The source of the versions of models: by default, numbered folders on disk."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from serving.models.completeness import Look, look
+from serving.models.completeness import FolderCheck, check_folder
 from serving.models.load_retries import LoadRetries
 from serving.models.version_dirs import find_versions, has_graph
 from serving.runtimes.base import Runtime
@@ -40,7 +40,7 @@ class VersionSource(Protocol):
     ) -> Mapping[int, Path]:
         """As `find`, when new versions are not wanted: returns the `known` ones to try again."""
 
-    def look(self, path: Path, before: Look | None) -> Look:
+    def check(self, path: Path, before: FolderCheck | None) -> FolderCheck:
         """Returns whether a version is complete; `before` is the last answer for it."""
 
     def load_retries(self, times: int, interval_seconds: float) -> LoadRetries:
@@ -90,8 +90,8 @@ class FolderSource:
     ) -> Mapping[int, Path]:
         return known
 
-    def look(self, path: Path, before: Look | None) -> Look:
-        return look(path, before)
+    def check(self, path: Path, before: FolderCheck | None) -> FolderCheck:
+        return check_folder(path, before)
 
     def load_retries(self, times: int, interval_seconds: float) -> LoadRetries:
         return LoadRetries(times, interval_seconds)

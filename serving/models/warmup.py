@@ -103,7 +103,7 @@ def _located(number: int, file: Path) -> Iterator[None]:
 
 
 def _group(request: Any) -> str:
-    """The signature of a Predict request; Examples of the other methods have one or two."""
+    """Returns the signature of a Predict request, or the form of the Examples of another one."""
     if "inputs" in request.DESCRIPTOR.fields_by_name:
         return f"signature {request.model_spec.signature_name}"
     return str(request.input.WhichOneof("kind"))

@@ -1,1 +1,1 @@
-"""What a server tells its operators: metrics, access log, prediction log, shadow traffic."""
+"""Metrics, access log, prediction log, spans and shadow traffic."""

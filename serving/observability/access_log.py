@@ -17,7 +17,7 @@ _MOST_LINES = 10_000  # that standard error has not taken; further ones are lost
 
 
 class _Lines(QueueHandler):
-    """Hands lines to a thread, so that no request waits for standard error."""
+    """Passes lines to a thread, so that no request waits for standard error."""
 
     queue: queue.SimpleQueue[logging.LogRecord]
 

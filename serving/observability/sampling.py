@@ -1,4 +1,4 @@
-"""A sample of the requests: the same one on every server of a fleet."""
+"""A sample of the requests: the same one on every server."""
 
 from __future__ import annotations
 

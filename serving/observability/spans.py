@@ -38,7 +38,7 @@ class Spans:
         self._tracer = provider.get_tracer("recsys_attn.serving")
 
     def begin(self, trace: RequestTrace) -> None:
-        """Starts the span of a request, below that of its client; calls of others come below it."""
+        """Starts the span of a request as a child of the client's."""
         parent = self._propagator.extract(dict(trace.context.trace.headers))
         trace.span = self._tracer.start_span(
             _name(trace),
@@ -51,7 +51,7 @@ class Spans:
         trace.outgoing = TraceContext.read(headers)
 
     def observe(self, trace: RequestTrace) -> None:
-        """Ends the span of a request, with what its trace has."""
+        """Ends the span of a request, with the attributes of its trace."""
         span = trace.span
         if span is None:  # rejected before it was read
             return
@@ -139,5 +139,5 @@ def _attributes(trace: RequestTrace) -> dict[str, str | int]:
 
 
 def _nanoseconds(trace: RequestTrace, moment: float) -> int:
-    """The time since 1970 of a moment of `time.perf_counter`."""
+    """Returns the time since 1970 of a moment of `time.perf_counter`."""
     return round(1e9 * trace.at) + round(1e9 * (moment - trace.started))

@@ -1,1 +1,1 @@
-"""The messages of our own service; `scoring.proto` says what they mean."""
+"""The messages of this project's service; `scoring.proto` describes them."""

@@ -15,7 +15,7 @@ from serving.common.status import State
 from serving.common.tls import Tls
 from serving.config.files import read_token
 from serving.config.server_config import ServerConfig
-from serving.models.completeness import Look
+from serving.models.completeness import FolderCheck
 from serving.models.load_retries import LoadRetries
 from serving.proxy.backend_pool import BackendPool, backend_addresses
 from serving.proxy.remote_model import RemoteModel
@@ -73,9 +73,9 @@ class BackendSource:
         versions = self.find(name, base_path)
         return known or versions
 
-    def look(self, path: Path, before: Look | None) -> Look:
+    def check(self, path: Path, before: FolderCheck | None) -> FolderCheck:
         """Returns that the version is complete, as the backend has it available."""
-        return Look()
+        return FolderCheck()
 
     def load_retries(self, times: int, interval_seconds: float) -> LoadRetries:
         """Retries without a limit: first after a second, then after twice the time before."""

@@ -188,7 +188,7 @@ class Rest:
                         raise too_large(self.max_bytes)
         except TimeoutError as error:
             raise errors.DeadlineExceeded(
-                "The deadline had passed before the request's body was all there."
+                "The deadline passed before the whole body had arrived."
             ) from error
         return bytes(body)
 
@@ -268,7 +268,7 @@ def _plan(
 def _message(
     name: str, spec: model_pb2.ModelSpec, body: bytes
 ) -> tuple[Api, Any, Callable[[Any], Any]]:
-    """Returns the API of values that are protobuf for the model too, its message and its writer."""
+    """Returns the API of a body, its protobuf message, and the writer of its answer."""
     if name == RANK.name:
         return RANK, rank_request(parsed(body), spec), rank_answer
     document = _document(body, spec)

@@ -113,7 +113,7 @@ def _without_fractions(values: list[Any]) -> list[Any]:
 
 
 def _decoded(name: str, side: str, value: Any) -> Any:
-    """A value, the bytes of `{"b64": "..."}`, as in `:predict`, or a boolean as a number."""
+    """Returns a value, the bytes of `{"b64": "..."}`, or a boolean as a number."""
     if not isinstance(value, dict):
         return int(value) if isinstance(value, bool) else value
     try:
@@ -123,7 +123,7 @@ def _decoded(name: str, side: str, value: Any) -> Any:
 
 
 def _kind(name: str, side: str, values: Iterable[Any]) -> type:
-    """The kind of all values of a feature; integers among floats are floats."""
+    """Returns the kind of all values of a feature; integers among floats are floats."""
     kinds: dict[type, Any] = {}
     for value in values:
         if value is not None:
@@ -159,7 +159,7 @@ def _listed(message: Any) -> Any:
 
 
 def _weights(weights: Mapping[str, scoring_pb2.Weights]) -> dict[str, Any]:
-    """The weights of each candidate, by history or task."""
+    """Returns the weights of each candidate, by history or task."""
     return {
         name: numbers(np.array(one.values, np.float32).reshape(-1, one.width)) if one.width else []
         for name, one in sorted(weights.items())

@@ -53,11 +53,11 @@ class Gate(grpc.ServerInterceptor):
 def require_room(admission: Admission, details: grpc.HandlerCallDetails) -> None:
     """Raises if a request for scores would be answered too late."""
     if details.method.startswith(_SCORING) and not details.method.endswith(_METADATA):
-        admission.require_room_at_door(asks_low_priority(details.invocation_metadata))
+        admission.require_room_without_deadline(asks_low_priority(details.invocation_metadata))
 
 
 class _SameThread(futures.ThreadPoolExecutor):
-    """Calls in the thread that submits: a rejection costs half of one in another thread."""
+    """Calls functions in the thread that submits them, which halves the cost of a rejection."""
 
     def submit(
         self, function: Callable[..., Any], /, *args: Any, **kwargs: Any

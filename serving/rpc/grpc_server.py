@@ -80,7 +80,7 @@ def listen(
             server.add_insecure_port(f"unix:{config.grpc_socket_path}")
         except RuntimeError as error:
             raise Unavailable(
-                f"Cannot listen on the socket {config.grpc_socket_path}: its folder is not there "
+                f"Cannot listen on the socket {config.grpc_socket_path}: its folder does not exist "
                 "or may not be written to."
             ) from error
     return bound_port

@@ -41,7 +41,7 @@ class Health(health_pb2_grpc.HealthServicer):
             return self._statuses[OVERALL] == _STATUS.SERVING
 
     def report(self, available: Mapping[str, bool]) -> None:
-        """Takes over which models are available, and notifies the watches of changes."""
+        """Updates the status of each model, and notifies the watches of changes."""
         with self._lock:
             if self._is_draining:
                 return
@@ -59,7 +59,7 @@ class Health(health_pb2_grpc.HealthServicer):
             watch.update()
 
     def drain(self) -> None:
-        """Turns everything NOT_SERVING for good and ends the watches."""
+        """Sets everything to NOT_SERVING permanently, and ends the watches."""
         with self._lock:
             self._is_draining = True
             self._statuses = dict.fromkeys(self._statuses, _STATUS.NOT_SERVING)
@@ -125,7 +125,7 @@ class _Watch:
         self._sent: int | None = None
 
     def update(self) -> None:
-        """Sends the status if it is not the one that was sent last."""
+        """Sends the status if it has changed."""
         with self._lock:
             status = self._status()
             if status != self._sent:

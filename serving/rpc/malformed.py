@@ -1,4 +1,4 @@
-"""Messages that are no protobuf."""
+"""Answers to messages that are not valid protobuf."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from serving.rpc.traces import trace_of
 
 
 class MalformedRequests(grpc.ServerInterceptor):
-    """Answers INTERNAL to a message that is no protobuf, as TensorFlow Serving does.
+    """Answers INTERNAL to a message that is not valid protobuf, as TensorFlow Serving does.
 
     gRPC itself would log a traceback for each, report none of them to the observers, and never
     forget a malformed stream: a server that got one would not end.
@@ -54,7 +54,7 @@ class MalformedRequests(grpc.ServerInterceptor):
 
 
 class _Malformed:
-    """A message that could not be read."""
+    """A message that cannot be parsed."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason

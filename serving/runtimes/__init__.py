@@ -1,1 +1,1 @@
-"""What computes a version's signatures: TensorFlow in this process, or other servers."""
+"""The runtimes that compute signatures: TensorFlow in this process."""

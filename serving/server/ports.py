@@ -1,4 +1,4 @@
-"""The socket of a port, and the line that says where a server listens."""
+"""The socket of a port, and the line with the addresses of a server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from serving.config.server_config import ServerConfig
 
 
 def bound(host: str, port: int, option: str) -> socket.socket:
-    """Returns a socket that is bound and does not listen yet.
+    """Returns a bound socket that does not listen yet.
 
     Args:
         host: Address of this machine.
@@ -38,7 +38,7 @@ def bound(host: str, port: int, option: str) -> socket.socket:
 
 
 def address_line(config: ServerConfig, port: int, rest_port: int) -> str:
-    """Returns the line that says where a server listens."""
+    """Returns the line with the addresses of a server."""
     addresses = [f"{config.address_of(port)} (gRPC)"]
     if config.grpc_socket_path:
         addresses.append(f"unix:{config.grpc_socket_path} (gRPC)")

@@ -134,7 +134,7 @@ def _load(manager: ModelManager) -> None:
     try:
         manager.poll()
     except Unavailable as error:
-        _LOGGER.warning("%s (NOT_SERVING until one does)", error)
+        _LOGGER.warning("%s (health is NOT_SERVING until one answers)", error)
 
 
 def _make_server(config: ServerConfig, listener: Listener, metrics: ServerMetrics | None) -> Server:

@@ -350,7 +350,7 @@ def test_penalty_is_that_of_the_narrow_table() -> None:
     np.testing.assert_allclose(numpy(penalty), expected, rtol=1e-5)
 
 
-def test_errors() -> None:
+def test_invalid_request_is_an_error_in_json() -> None:
     wide = Schema((Categorical("item", size=7, table_width=4),), (Task("click"),))
     with pytest.raises(ValueError, match="'item': `table_width` must be less than the embedding"):
         FeatureEmbedding(wide, width=4)

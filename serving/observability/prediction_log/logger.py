@@ -89,7 +89,7 @@ class PredictionLogger:
         try:
             self._queue.put(None, timeout=timeout)
         except queue.Full:
-            _LOGGER.error("The prediction log was given up: the disk did not respond.")
+            _LOGGER.error("Stopped the prediction log: the disk did not respond.")
             return
         self._thread.join(max(0.0, end - time.monotonic()))
         while not self._thread.is_alive() and not self._queue.empty():
@@ -127,7 +127,7 @@ class PredictionLogger:
         """Logs the first of several failures in a row; the counters have the others."""
         if not self._is_failing:
             self._is_failing = True
-            _LOGGER.error("The prediction log misses requests: %s: %s", type(error).__name__, error)
+            _LOGGER.error("The prediction log loses requests: %s: %s", type(error).__name__, error)
 
     def _count(self, dropped: int = 0, unreadable: int = 0) -> None:
         with self._lock:

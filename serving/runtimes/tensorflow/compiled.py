@@ -204,7 +204,7 @@ class CompiledRuntime:
             _require_equal(results, self._tensorflow.run(RANK_SIGNATURE, request, outputs, None))
 
     def _give_up(self, error: Exception) -> None:
-        """Compiles nothing of this version any more: other values may fail too."""
+        """Stops compiling this version, as other values may fail too."""
         self._tower, self._has_failed = None, True
         for shape in self._known():
             shape.tower = None

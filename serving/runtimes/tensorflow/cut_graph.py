@@ -105,7 +105,7 @@ def cut(flat: graph_pb2.GraphDef, outputs: Iterable[str]) -> CutGraph:
 
 
 def _is_lookup(operation: tf.Operation) -> bool:
-    """Whether an operation has strings or resources, calls a function, or is unknown to XLA."""
+    """Returns whether an operation has strings or resources, calls a function, or is not XLA's."""
     tensors = [*operation.inputs, *operation.outputs]
     return (
         not private_api.is_compilable(operation.type)

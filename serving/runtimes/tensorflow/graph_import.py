@@ -83,7 +83,7 @@ def _pieces(messages: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def _can_be_cut(nodes: Collection[node_def_pb2.NodeDef]) -> bool:
-    """Whether nodes refer to each other by outputs only, which connect the pieces."""
+    """Returns whether nodes refer to each other by outputs only, which connect the pieces."""
     waited_for = {name[1:] for node in nodes for name in node.input if name.startswith("^")}
     return not any(
         _COLOCATION in node.attr or (node.name in waited_for and not has_outputs(node))

@@ -1,4 +1,4 @@
-"""What this project uses of TensorFlow that has no public name.
+"""The parts of TensorFlow that this project uses and that have no public name.
 
 Nothing else in `serving` imports `tensorflow.python` or uses a private attribute of TensorFlow.
 When TensorFlow is upgraded, this is the file to check; the tests of sessions and of XLA cover it.

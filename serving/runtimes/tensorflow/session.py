@@ -1,4 +1,4 @@
-"""TensorFlow in this process: one session for each version, which owns all that it needs."""
+"""TensorFlow in this process: one session for each version, with its variables and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes the constants that only the start of a graph needs, such as vocabularies, out of it.
+"""Removes the constants that only the start of a graph needs, such as vocabularies.
 
 A session copies its whole graph at the first run of each signature, and when a tower is added.
 With two million strings in the graph each copy takes a second, during which all requests wait,

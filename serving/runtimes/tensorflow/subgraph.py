@@ -1,4 +1,4 @@
-"""Which nodes of a graph some of its tensors need."""
+"""The part of a graph that some of its tensors need."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class XlaTower:
 def _functions(
     parts: CutGraph, outputs: Sequence[str]
 ) -> tuple[graph_pb2.GraphDef, list[str], list[str]]:
-    """Returns a graph that calls both parts as functions, and its names of the cut and the outputs.
+    """Returns a graph that calls both parts as functions, and the names of its cut and outputs.
 
     As functions they are two nodes of the session's graph instead of thousands.
     """

@@ -17,7 +17,7 @@ from pipelines.prediction_log.messages import batch_shape, parse
 from pipelines.prediction_log.warmup import Stratum, quotas, warm_up_from_log
 from pipelines.workflow.steps import Steps
 from serving.inference.service import replay
-from serving.models.completeness import look
+from serving.models.completeness import check_folder
 from serving.models.warmup import warm_up
 from tests.integration.commands import error_of, invoke
 from tests.serving.exports import load_model
@@ -77,7 +77,7 @@ def test_an_exported_folder_stays_whole(
     name = WARMUP_FILE.as_posix()
     assert after["files"].pop(name) != before["files"].pop(name)
     assert after == before
-    assert look(version).gap is None
+    assert check_folder(version).gap is None
 
 
 def strata(*counts: int) -> Counter[Stratum]:

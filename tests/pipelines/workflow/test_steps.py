@@ -14,7 +14,7 @@ from pipelines.common.errors import GateError, PipelineError
 from pipelines.experiment.step_fingerprints import config_hash
 from pipelines.workflow.about_run import this_machine
 from pipelines.workflow.steps import Steps
-from serving.models.completeness import look
+from serving.models.completeness import check_folder
 from tests.integration.commands import finish, invoke
 from tests.support.experiments import load
 from tests.support.once import once
@@ -58,7 +58,7 @@ def test_a_run_leaves_every_folder_with_its_manifest(finished: Path, tmp_path: P
     exported = {p for p in (finished / "export/tiny/1").rglob("*") if p.is_file()}
     listed = {finished / "export/tiny/1" / name for name in manifests["export/tiny/1"]["files"]}
     assert exported - listed == {finished / "export/tiny/1/manifest.json"}
-    assert look(finished / "export/tiny/1").gap is None
+    assert check_folder(finished / "export/tiny/1").gap is None
     assert manifests["export/tiny/1"]["parity"]["max_abs_difference"] < 1e-5
     assert {path.name for path in version.iterdir()} > EXPORTED
     assert (finished / "report.html").stat().st_size > 10_000

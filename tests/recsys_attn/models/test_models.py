@@ -307,7 +307,7 @@ def test_embedding_dropout_drops_fields_in_training_alone() -> None:
     np.testing.assert_array_equal(layer(fields, present, training=False), np.ones((B, T, 40)))
 
 
-def test_errors() -> None:
+def test_invalid_request_is_an_error_in_json() -> None:
     without = Schema(SCHEMA.features[:5], SCHEMA.tasks)
     with pytest.raises(ValueError, match="din needs a history"):
         models.din(without)

@@ -63,7 +63,7 @@ def test_sizes_of_batches(count: int, options: dict[str, Any], sizes: list[int])
     assert [len(batch) for batch in work.batches] == sizes
 
 
-def test_keys_are_kept_apart_and_the_oldest_is_first() -> None:
+def test_batches_have_one_key_and_the_oldest_jobs_first() -> None:
     work = Work(holds=True)
     with bench(work) as busy:
         for number, lane in enumerate("bcbc"):
@@ -221,7 +221,7 @@ def _fail() -> bool:
 @pytest.mark.parametrize(
     ("leave", "error"), [(lambda: False, Cancelled), (_fail, Internal)], ids=["left", "broken"]
 )
-def test_disconnected_clients_are_left_out_of_the_batch(leave: Any, error: Any) -> None:
+def test_jobs_of_disconnected_clients_leave_the_batch(leave: Any, error: Any) -> None:
     """They keep no place in the queue, which others may need."""
     work, is_active = Work(holds=True), lambda: True
     with bench(work) as busy:

@@ -36,7 +36,9 @@ def test_calls_are_balanced_over_all_addresses(connect: Connect, start_stub: Sta
         (["absent:1", "absent:2"], "absent:1"),
     ],
 )
-def test_target(given: Any, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_become_a_grpc_target(
+    given: Any, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     known, resolve = {"four": "10.0.0.1", "six": "fd00::1"}, socket.getaddrinfo
 
     def look_up(host: str, port: int, **options: Any) -> list[Any]:

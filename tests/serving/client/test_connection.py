@@ -26,7 +26,7 @@ LISTENS = "Check that the server runs and listens there, and whether it speaks T
         ("Stream removed", None),
     ],
 )
-def test_advice_if_no_server_answers(message: str, advice: str | None) -> None:
+def test_error_advises_if_no_server_answers(message: str, advice: str | None) -> None:
     nothing = grpc.aio.Metadata()
     error = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, message)
     raised = _raised(error)
@@ -35,7 +35,7 @@ def test_advice_if_no_server_answers(message: str, advice: str | None) -> None:
     assert raised.request_id == "r-1"
 
 
-def test_words_of_a_server_stand_alone() -> None:
+def test_message_of_a_server_is_unchanged() -> None:
     answered = grpc.aio.Metadata(("x-request-id", "r-1"))
     message = "The server is shutting down."
     error = grpc.aio.AioRpcError(

@@ -83,7 +83,7 @@ def test_context_is_sent_once(context: Any) -> None:
         ({7: 1}, "A feature's name must be a string. Received: 7"),
     ],
 )
-def test_invalid_values(row: dict[str, Any], words: str) -> None:
+def test_values_without_an_example_type_are_rejected(row: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidFeature, match=words):
         encode_examples([{}, row], {"user": "ann"})
 

@@ -138,7 +138,9 @@ def test_reload(connect: Connect, start_stub: StartStub) -> None:
         handle.ask("reload", "model_config_list {}")
 
 
-def test_unnamed_model_of_a_server_without_a_list(connect: Connect, start_stub: StartStub) -> None:
+def test_model_must_be_named_if_the_server_lists_none(
+    connect: Connect, start_stub: StartStub
+) -> None:
     handle = connect(start_stub().address, model=None)
     with pytest.raises(InvalidArgument, match="`model` must name the model") as raised:
         handle.predict()

@@ -34,7 +34,9 @@ from tests.serving.client.conftest import Connect, StartStub
         (ClientOptions, {"metadata": {"authorization": "x"}}, "leave 'authorization' to `token`"),
     ],
 )
-def test_invalid_arguments(kind: Any, options: dict[str, Any], words: str) -> None:
+def test_invalid_client_options_are_rejected(
+    kind: Any, options: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InvalidArgument, match=words):
         kind(**options)
 
@@ -71,7 +73,7 @@ def test_keep_alive_is_off_by_default() -> None:
     }
 
 
-def test_infinite_times() -> None:
+def test_infinite_times_are_accepted() -> None:
     ever = float("inf")
     options = ClientOptions(
         initial_backoff=ever, max_backoff=ever, keep_alive=ever, keep_alive_timeout=ever,

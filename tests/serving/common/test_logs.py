@@ -14,7 +14,7 @@ from serving.common.logs import JsonLines, OneLine, set_up
 FORGED = "x\n2026-01-01 ERROR forged\r\x1b[2J\u2028end"
 
 
-def test_what_was_sent_begins_no_line() -> None:
+def test_received_text_starts_no_line_of_the_log() -> None:
     formatter = OneLine("%(levelname)s %(message)s")
     try:
         raise ValueError(FORGED)

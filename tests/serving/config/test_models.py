@@ -95,7 +95,7 @@ def test_every_field_is_read(read: Read, caplog: pytest.LogCaptureFixture) -> No
         (b"\xff\xfe", "is not a ModelServerConfig as text: byte 0 is not UTF-8"),
     ],
 )
-def test_a_mistake_is_named_with_its_file(read: Read, content: bytes, words: str) -> None:
+def test_invalid_config_error_names_the_file(read: Read, content: bytes, words: str) -> None:
     with pytest.raises(InvalidArgument) as raised:
         read(content)
     assert words in str(raised.value)

@@ -41,7 +41,7 @@ def _proto(dtype: int = types_pb2.DT_FLOAT, shape: tuple[int, ...] = (), **field
 
 @pytest.mark.parametrize("content", [False, True], ids=["fields", "content"])
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
-def test_numbers_survive(dtype: np.dtype, content: bool) -> None:
+def test_decoded_numbers_equal_the_encoded_ones(dtype: np.dtype, content: bool) -> None:
     array = _example(dtype)
     proto = encode(array, TensorProto(), content=content)
     decoded = decode("x", proto)
@@ -53,12 +53,12 @@ def test_numbers_survive(dtype: np.dtype, content: bool) -> None:
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,), (5, 1)], ids=str)
 @pytest.mark.parametrize("content", [False, True], ids=["fields", "content"])
-def test_shapes_survive(shape: tuple[int, ...], content: bool) -> None:
+def test_decoded_shapes_equal_the_encoded_ones(shape: tuple[int, ...], content: bool) -> None:
     array = np.full(shape, 7, np.int64)
     np.testing.assert_array_equal(decode("x", encode(array, TensorProto(), content=content)), array)
 
 
-def test_strings_survive_as_bytes() -> None:
+def test_strings_are_decoded_as_bytes() -> None:
     array = np.array([["a", "", "ä"], ["b\0", "c" * 300, "d"]], object)
     decoded = decode("x", encode(array, TensorProto()))
     assert decoded.tolist() == [[value.encode() for value in row] for row in array.tolist()]

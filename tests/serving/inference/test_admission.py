@@ -141,7 +141,7 @@ def test_late_requests_are_refused_low_priority_first(monkeypatch: pytest.Monkey
     np.testing.assert_allclose(caught.value.retry_after, 3.0)
 
 
-def test_limit_of_the_server_is_no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timeout_of_the_server_is_no_deadline_of_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a client without a deadline; a limit below 5 s counts."""
     busy = Busy(monkeypatch, 29)  # another takes 3 s
     assert [busy.refuses(seconds, is_own=False) for seconds in (30.0, 1.0)] == [True, True]
@@ -149,7 +149,7 @@ def test_limit_of_the_server_is_no_patience(monkeypatch: pytest.MonkeyPatch) -> 
     for _ in range(1000):
         busy.admission.note_patience(by_rest)
     with pytest.raises(ResourceExhausted):
-        busy.admission.require_room_at_door(is_low=False)
+        busy.admission.require_room_without_deadline(is_low=False)
     busy = Busy(monkeypatch, 19)  # 2 s
     assert [busy.refuses(seconds, is_own=False) for seconds in (30.0, 1.0)] == [False, True]
 
@@ -163,7 +163,7 @@ def test_idle_server_takes_requests_with_little_time(monkeypatch: pytest.MonkeyP
     assert busy.refuses(1.0) == (CPUS == 1), "its second core is free"
 
 
-def test_answers_that_stop_refuse_those_that_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stalled_answers_refuse_new_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """While a version compiles for example, no answer tells the pace."""
     busy = Busy(monkeypatch, 3)
     assert not busy.refuses(1.0)
@@ -192,18 +192,20 @@ def test_pace_is_that_of_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [busy.refuses(seconds) for seconds in (0.38, 0.46)] == [True, False]
 
 
-def test_door_knows_the_most_patient_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_longest_recent_deadline_decides_before_one_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Before the deadline is known, none is refused that could be answered in time."""
     busy = Busy(monkeypatch, 29)
-    busy.admission.require_room_at_door(is_low=False)  # the 29 wait for 60 s
+    busy.admission.require_room_without_deadline(is_low=False)  # the 29 wait for 60 s
     for _ in range(1000):
         busy.admission.note_patience(RequestContext("Predict", remaining=lambda: 1.0))
     with pytest.raises(ResourceExhausted):
-        busy.admission.require_room_at_door(is_low=False)
+        busy.admission.require_room_without_deadline(is_low=False)
     busy.admission.note_patience(RequestContext("Predict", remaining=lambda: 7.0))
-    busy.admission.require_room_at_door(is_low=False)
+    busy.admission.require_room_without_deadline(is_low=False)
     with pytest.raises(ResourceExhausted):
-        busy.admission.require_room_at_door(is_low=True)
+        busy.admission.require_room_without_deadline(is_low=True)
 
 
 def test_waiting_and_working_requests_are_counted() -> None:

@@ -106,7 +106,7 @@ def test_label_of_a_model_that_a_reload_removes() -> None:
         InferenceService(Reloading({})).status(status(version_label="old"))
 
 
-def test_patience_of_refused_clients_is_learnt(
+def test_deadlines_of_refused_clients_count(
     manager: Leases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The door would go on refusing clients that have become more patient."""

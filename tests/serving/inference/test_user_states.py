@@ -178,7 +178,7 @@ def test_request_without_events_is_refused(model: Model, signature: str) -> None
     assert len(ask(["i1", "i2", "i3"], [])[outputs[-1]]) == 2
 
 
-def test_user_alone_is_no_ranking(model: Model) -> None:
+def test_rank_without_events_is_rejected_for_a_user(model: Model) -> None:
     sent = make_rank_request("next", {"user": "u"}, [{"candidate": "i4"}])
     with pytest.raises(InvalidArgument, match="Feature 'item': expected the events of the user"):
         replay(model, sent)

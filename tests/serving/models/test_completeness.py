@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from serving.models import completeness
-from serving.models.completeness import look
+from serving.models.completeness import check_folder
 from tests.serving.exports import with_manifest
 
 MANIFEST = "manifest.json"
@@ -86,48 +86,48 @@ def test_copy_is_incomplete_until_its_end(
         target.mkdir()
         gaps, later = [], []
         for _ in copy(source, target, list(names)):
-            gaps.append(look(target).gap)
-            seen = look(target, seen)
+            gaps.append(check_folder(target).gap)
+            seen = check_folder(target, seen)
             later.append(seen.gap)
         assert all(gaps[:-1]), f"{names}: whole after {gaps.index(None) + 1} of {len(gaps)} steps"
         assert all(later[:-1]), "also with what an earlier look has found"
         assert gaps[-1] is None
-        assert look(target, seen).gap is None, "one look after the last change at the latest"
+        assert check_folder(target, seen).gap is None, "one check after the last change"
 
 
 def test_gaps_that_the_graph_shows(twofold: Path, tmp_path: Path) -> None:
     tf.saved_model.save(tf.Module(), str(tmp_path / "3"))
     shutil.rmtree(tmp_path / "3/variables")
-    assert look(tmp_path / "3").gap is None, "constants need no variables"
+    assert check_folder(tmp_path / "3").gap is None, "constants need no variables"
     words = tmp_path / "words.txt"
     words.write_text("a\nb\n")
     module = tf.Module()
     module.words = tf.saved_model.Asset(str(words))
     tf.saved_model.save(module, str(tmp_path / "1"))
-    assert look(tmp_path / "1").gap is None
+    assert check_folder(tmp_path / "1").gap is None
     (tmp_path / "1/assets/words.txt").unlink()
-    assert str(look(tmp_path / "1").gap) == "assets/words.txt is missing"
+    assert str(check_folder(tmp_path / "1").gap) == "assets/words.txt is missing"
     folder = Path(shutil.copytree(twofold, tmp_path / "2"))
     (folder / SHARD).rename(folder / "variables/variables.data-00000-of-00002")
-    assert str(look(folder).gap) == "variables/variables.data-00001-of-00002 is missing"
+    assert str(check_folder(folder).gap) == "variables/variables.data-00001-of-00002 is missing"
     for name in (INDEX, PB):
         (folder / "variables/variables.data-00001-of-00002").touch()
         (folder / name).write_bytes(bytes((folder / name).stat().st_size))
-        assert str(look(folder).gap) == f"{name} is cut off or damaged"
+        assert str(check_folder(folder).gap) == f"{name} is cut off or damaged"
 
 
 def test_unlisted_files_are_ignored(copied: Path) -> None:
     manifest = json.loads((copied / MANIFEST).read_text())
     (copied / "batching_params.pbtxt").write_text("max_batch_size { value: 2 }")
-    assert look(copied).gap is None
+    assert check_folder(copied).gap is None
     (copied / "assets/words.txt").write_text("another")
-    assert look(copied).gap is not None
+    assert check_folder(copied).gap is not None
     del manifest["files"]["assets/words.txt"]
     (copied / MANIFEST).write_text(json.dumps(manifest))
-    assert look(copied).gap is None
+    assert check_folder(copied).gap is None
     del manifest["files"][PB]["bytes"]
     (copied / MANIFEST).write_text(json.dumps(manifest))
-    assert "instead of None bytes" in str(look(copied).gap)
+    assert "instead of None bytes" in str(check_folder(copied).gap)
 
 
 @pytest.mark.parametrize(
@@ -139,20 +139,20 @@ def test_manifest_without_a_list_is_ignored(
     """An export of an earlier version, or a file of that name from elsewhere."""
     folder = Path(shutil.copytree(twofold, tmp_path / "2"))
     (folder / MANIFEST).write_text(json.dumps(manifest))
-    assert look(folder).gap is None
+    assert check_folder(folder).gap is None
     (folder / INDEX).unlink()
-    assert str(look(folder).gap) == f"{INDEX} is missing"
+    assert str(check_folder(folder).gap) == f"{INDEX} is missing"
 
 
 def test_unchanged_files_are_hashed_once(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = look(copied)
+    first = check_folder(copied)
     monkeypatch.setattr(completeness.hashlib, "file_digest", pytest.fail)
-    assert look(copied, first) is first
+    assert check_folder(copied, first) is first
 
 
-def test_unreadable_file(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file_is_incomplete(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(file: object, kind: str) -> object:
         raise OSError(5, "Input/output error", file.name)
 
     monkeypatch.setattr(completeness.hashlib, "file_digest", failing)
-    assert str(look(copied).gap) == "words.txt cannot be read (Input/output error)"
+    assert str(check_folder(copied).gap) == "words.txt cannot be read (Input/output error)"

@@ -87,7 +87,7 @@ def test_change_is_reloaded_until_it_succeeds(
 
 
 @pytest.mark.parametrize("seconds", [0.005, 0.0])
-def test_polling_interval(
+def test_file_is_read_again_at_the_interval(
     path: Path, reload: _Reloads, watcher: ConfigWatcher, seconds: float
 ) -> None:
     watcher.start(seconds)

@@ -71,7 +71,7 @@ def test_old_version_serves_until_the_copy_is_complete(
 
 
 @pytest.mark.parametrize("policy", [Latest(), Latest(2), All(), Specific([5, 6])], ids=repr)
-def test_no_policy_unloads_the_old_version(
+def test_old_version_stays_until_the_new_one_loads(
     serve: Serve, base_path: Path, twofold: Path, policy: Policy
 ) -> None:
     """An incomplete version that is deleted is forgotten."""

@@ -88,7 +88,7 @@ def test_base_path_changes_under_the_same_number(manage: Manage, folder: Path) -
     ],
     ids=["broken", "empty", "specific"],
 )  # fmt: skip
-def test_failed_reload_keeps_what_serves(
+def test_failed_reload_keeps_the_served_versions(
     manage: Manage,
     folder: Path,
     change: dict[str, Any],
@@ -110,7 +110,7 @@ def test_failed_reload_keeps_what_serves(
     assert served(manager) == 11, "the new configuration is tried again"
 
 
-def test_labels_lead_to_versions(manage: Manage, folder: Path) -> None:
+def test_label_names_a_version(manage: Manage, folder: Path) -> None:
     add(folder / "tiny", 3, content=BROKEN)
     manager = manage(config(folder, policy=All(), good=5, old=3))
     assert served(manager, label="good") == 5

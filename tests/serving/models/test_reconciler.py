@@ -129,7 +129,7 @@ def test_failed_version_is_retried(manage: Manage, tmp_path: Path) -> None:
     assert available(manager) == {3}
 
 
-def test_failed_version_takes_no_place(manage: Manage, folder: Path) -> None:
+def test_failed_version_does_not_count_in_the_policy(manage: Manage, folder: Path) -> None:
     manager = manage(config(folder, policy=Latest(2)))
     add(folder / "tiny", 11, content=BROKEN)
     manager.poll()

@@ -26,7 +26,7 @@ def roots(tmp_path: Path) -> ReloadRoots:
 @pytest.mark.parametrize(
     "path", ["models/ctr", "models/ctr/", "models/ctr/a/../b", "in", "in/a", "wide", "wide/a/b"]
 )
-def test_inside(roots: ReloadRoots, tmp_path: Path, path: str) -> None:
+def test_reload_inside_the_roots_is_allowed(roots: ReloadRoots, tmp_path: Path, path: str) -> None:
     roots.require([ModelConfig("ctr", Path(f"{tmp_path}/{path}"))])
 
 
@@ -35,7 +35,7 @@ def test_inside(roots: ReloadRoots, tmp_path: Path, path: str) -> None:
     ["", "models", "models/ctr2", "models/ctr/..", "models/ctr/none/../../x", "models/ctr/out",
      "models/ctr/out/none", "elsewhere", "wider", "loop", "loop/a"],
 )  # fmt: skip
-def test_outside(roots: ReloadRoots, tmp_path: Path, path: str) -> None:
+def test_reload_outside_the_roots_is_denied(roots: ReloadRoots, tmp_path: Path, path: str) -> None:
     inside = ModelConfig("a", tmp_path / "wide")
     with pytest.raises(PermissionDenied, match="Model ctr: a reload may name"):
         roots.require([inside, ModelConfig("ctr", Path(f"{tmp_path}/{path}"))])

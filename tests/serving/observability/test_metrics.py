@@ -88,7 +88,7 @@ def test_failures_are_in_latency_and_queue_time() -> None:
     assert metrics.counter_value("/tensorflow/serving/request_count") == 3
 
 
-def test_versions_and_labels_are_told_apart() -> None:
+def test_latency_is_by_version_and_label() -> None:
     metrics, name = ServerMetrics(), ":recsys_attn:serving:version_latency"
     metrics.observe(_call(seconds=0.25))
     metrics.observe(_call(version=6, label="canary", seconds=0.5, error=Internal("broken")))

@@ -42,7 +42,9 @@ PREDICTIONS = [{"click": 5.0, "convert": 34.0}, {"click": 0.0, "convert": 0.0}]
     ],
     ids=["rows", "columns", "row", "column"],
 )  # fmt: skip
-def test_predictions(ask: Ask, path: str, body: Any, expected: Any) -> None:
+def test_predict_answers_in_the_form_of_the_request(
+    ask: Ask, path: str, body: Any, expected: Any
+) -> None:
     assert ask("POST", f"{path}:predict", body) == (200, expected)
 
 
@@ -173,7 +175,9 @@ CASES += [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "status", "message"), CASES)
-def test_errors(ask: Ask, method: str, path: str, body: Any, status: int, message: str) -> None:
+def test_invalid_request_is_an_error_in_json(
+    ask: Ask, method: str, path: str, body: Any, status: int, message: str
+) -> None:
     found, document = ask(method, path, body if method != "GET" else None)
     assert (found, set(document)) == (status, {"error"})
     assert message in document["error"]

@@ -94,7 +94,7 @@ def test_error_names_the_feature(value: object, words: str) -> None:
     assert words in str(raised.value)
 
 
-def test_rows_with_other_keys_are_named() -> None:
+def test_error_names_the_row_with_other_keys() -> None:
     info = meta_graph_pb2.TensorInfo(dtype=tf.int64.as_datatype_enum)
     declared = dict.fromkeys(("x", "user"), TensorSpec.from_proto(info))
     with pytest.raises(InvalidArgument, match=r"element: 1 .*Missing: x\. Unknown: y$"):

@@ -41,7 +41,7 @@ def test_only_requests_for_scores_need_room(monkeypatch: pytest.MonkeyPatch) -> 
     """With the same meaning of low priority as of a request that is read."""
     asked: list[bool] = []
     admission = Admission(1)
-    monkeypatch.setattr(admission, "require_room_at_door", asked.append)
+    monkeypatch.setattr(admission, "require_room_without_deadline", asked.append)
     for method in (PREDICT, RANK, "/tensorflow.serving.PredictionService/GetModelMetadata",
                    "/tensorflow.serving.ModelService/GetModelStatus"):  # fmt: skip
         for metadata in ((), (("x-priority", "low"), ("x-priority", "high"))):

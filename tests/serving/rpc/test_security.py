@@ -16,7 +16,7 @@ _NOT_A_KEY = "`server_key` must be the key of `server_cert`"
 
 
 @needs_openssl
-def test_certificates_that_cannot_be(tmp_path: Path) -> None:
+def test_invalid_certificates_are_rejected(tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
     own, other = (make_certificate(tmp_path, authority, name) for name in ("localhost", "other"))
     encrypted = subprocess.run(

@@ -144,7 +144,9 @@ def test_a_version_does_not_wait_for_a_slow_compilation(
     assert len(tried) == 1, "the next shape is not started any more"
 
 
-def test_other_inputs_take_nothing_over(runtime: CompiledRuntime, after: CompiledRuntime) -> None:
+def test_version_with_other_inputs_takes_over_no_shape(
+    runtime: CompiledRuntime, after: CompiledRuntime
+) -> None:
     _compile(runtime, 3)
     price = after.definitions["rank"].inputs["price"]
     price.dtype = tf.float64.as_datatype_enum
