@@ -21,8 +21,6 @@ The server raises them, gRPC transports code and message, the client raises them
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import grpc
 
 MESSAGE_LIMIT = 1024
@@ -138,40 +136,9 @@ def still_starting() -> ServingError:
     )
 
 
-def too_many(limit: int, retry_after: float) -> ServingError:
-    error = ResourceExhausted(f"{limit} requests are being answered already. Send fewer at a time.")
-    error.retry_after = retry_after
-    return error
-
-
-def too_late(expected: float, allowed: float) -> ServingError:
-    error = ResourceExhausted(
-        f"The server is busy: an answer would take about {expected:.3f} s. The most that its "
-        f"deadline and priority allow is {allowed:.3f} s. Retry elsewhere, or later."
-    )
-    error.retry_after = expected
-    return error
-
-
-def missing_model_spec() -> ServingError:
-    return InvalidArgument("Missing ModelSpec")
-
-
-def unnamed_model() -> ServingError:
-    return InvalidArgument("ModelSpec has no name specified.")
-
-
 def servable_not_found(name: str, version: int | None) -> ServingError:
     wanted = f"Latest({name})" if version is None else f"Specific({name}, {version})"
     return NotFound(f"Servable not found for request: {wanted}")
-
-
-def still_loading(name: str, versions: Iterable[int]) -> ServingError:
-    numbers = ", ".join(map(str, versions))
-    which = f" version {numbers}" if numbers else ""
-    return Unavailable(
-        f"Model {name!r} is still loading{which}. Try again, or wait until its health is SERVING."
-    )
 
 
 def unrecognized_label(label: str) -> ServingError:
@@ -180,132 +147,3 @@ def unrecognized_label(label: str) -> ServingError:
 
 def signature_not_found(key: str) -> ServingError:
     return FailedPrecondition(f'Serving signature key "{key}" not found.')
-
-
-def wrong_inputs(
-    received: Iterable[str], expected: Iterable[str], required: Iterable[str]
-) -> ServingError:
-    sent, known = set(received), set(expected)
-    return InvalidArgument(
-        f"input size does not match signature: {len(sent)}!={len(known)} "
-        f"len({_names(sent)}) != len({_names(known)}). Sent extra: {_names(sent - known)}. "
-        f"Missing but required: {_names(set(required) - sent)}."
-    )
-
-
-def unknown_output(alias: str, outputs: Iterable[str]) -> ServingError:
-    return InvalidArgument(
-        f"output tensor alias not found in signature: {alias} "
-        f"Outputs expected to be in the set {_names(outputs)}."
-    )
-
-
-def duplicate_output(alias: str) -> ServingError:
-    return InvalidArgument(f"duplicate output tensor alias: {alias}")
-
-
-def unparsable_tensor(name: str, why: str) -> ServingError:
-    return InvalidArgument(f"tensor parsing error: {name}: {why}")
-
-
-def missing_metadata_field() -> ServingError:
-    return InvalidArgument("GetModelMetadataRequest must specify at least one metadata_field")
-
-
-def unsupported_metadata_field(field: str) -> ServingError:
-    return InvalidArgument(f"Metadata field {field} is not supported")
-
-
-def status_not_found(name: str, version: int | None) -> ServingError:
-    if version is None:
-        return NotFound(f"Could not find any versions of model {name}")
-    return NotFound(f"Could not find version {version} of model {name}")
-
-
-def empty_input() -> ServingError:
-    return InvalidArgument("Input is empty.")
-
-
-def no_signature(key: str) -> ServingError:
-    """The error of Classify, Regress and MultiInference; Predict has `signature_not_found`."""
-    return InvalidArgument(f"No signature was found with the name: {key}")
-
-
-def wrong_method(kind: str, expected: str, received: str) -> ServingError:
-    return InvalidArgument(
-        f"Expected {kind} signature method_name to be {expected}. Was: {received}"
-    )
-
-
-def unsupported_method(name: str) -> ServingError:
-    return Unimplemented(f"Unsupported signature method_name: {name}")
-
-
-def empty_model_name() -> ServingError:
-    return InvalidArgument("Found ModelSpec with an empty model name.")
-
-
-def different_models() -> ServingError:
-    return InvalidArgument(
-        "All ModelSpecs in a MultiInferenceRequest must access the same model name."
-    )
-
-
-def duplicate_signature(key: str) -> ServingError:
-    return InvalidArgument(f"Duplicate evaluation of signature: {key}")
-
-
-def no_inputs(kind: str, definition: object) -> ServingError:
-    return FailedPrecondition(f"No {kind} inputs found in SignatureDef: {definition}")
-
-
-def no_classes(definition: object) -> ServingError:
-    return FailedPrecondition(
-        'Expected classification signature outputs to contain at least one of "classes" or '
-        f'"scores". Signature was: {definition}'
-    )
-
-
-def no_regression_outputs(definition: object) -> ServingError:
-    return FailedPrecondition(f"No regression outputs found in SignatureDef: {definition}")
-
-
-def wrong_class_shape(shape: tuple[int, ...]) -> ServingError:
-    return InvalidArgument(
-        f"Expected Tensor shape: [batch_size num_classes] but got {_shape(shape)}"
-    )
-
-
-def wrong_class_count(name: str, expected: int, received: int) -> ServingError:
-    return InvalidArgument(f"Expected {name} output batch size of {expected}. Got: {received}")
-
-
-def different_classes(classes: int, scores: int) -> ServingError:
-    return InvalidArgument(
-        f"Tensors class and score should match in dim_size(1). Got {classes} vs. {scores}"
-    )
-
-
-def wrong_regression_shape(shape: tuple[int, ...]) -> ServingError:
-    return InvalidArgument(
-        "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got "
-        f"{_shape(shape)}"
-    )
-
-
-def wrong_regression_size(expected: int, received: int) -> ServingError:
-    return InvalidArgument(
-        f"Input batch size did not match output batch size: {expected} vs. {received}"
-    )
-
-
-def wrong_output_dtype(name: str, expected: str, received: object) -> ServingError:
-    return InvalidArgument(f"Expected {name} Tensor of {expected}. Got: {received}")
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return "[" + ",".join(str(dim) for dim in shape) + "]"
-
-
-def _names(names: Iterable[str]) -> str:
-    return "{" + ",".join(sorted(names)) + "}"

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import ml_dtypes
 import numpy as np
 
-from serving.common.errors import DataLoss, unparsable_tensor
+from serving.common.errors import DataLoss, InvalidArgument, ServingError
 from serving.protos import tensorflow_serving_pb2 as pb
 
 Message = TypeVar("Message", bound=Any)
@@ -155,7 +155,7 @@ def decode(name: str, proto: Any) -> np.ndarray:
     """
     enum = proto.dtype  # reading a field of a message is slow
     if enum not in _FIELDS:
-        raise unparsable_tensor(name, f"dtype {enum} is not supported")
+        raise _unparsable(name, f"dtype {enum} is not supported")
     shape, content = _shape(name, proto), proto.tensor_content
     if content:
         values = _from_content(name, enum, content, math.prod(shape))
@@ -203,7 +203,7 @@ def _shape(name: str, proto: Any) -> tuple[int, ...]:
     parse_shape = _known_shape if len(content) <= _MAX_CACHED_SHAPE else _read_shape
     shape = parse_shape(content)
     if isinstance(shape, str):
-        raise unparsable_tensor(name, shape)
+        raise _unparsable(name, shape)
     return shape
 
 
@@ -229,7 +229,7 @@ def _from_content(name: str, enum: int, content: bytes, size: int) -> np.ndarray
     if enum == pb.DT_STRING:
         return _string_content(name, content, size)
     if len(content) % dtype.itemsize:
-        raise unparsable_tensor(
+        raise _unparsable(
             name,
             f"tensor_content of dtype {dtype_name(enum)} must be a multiple of "
             f"{dtype.itemsize} bytes long. Received: {len(content)}",
@@ -247,7 +247,7 @@ def _string_content(name: str, content: bytes, count: int) -> np.ndarray:
         length = shift = 0
         while True:
             if at >= len(content) or shift > 28:
-                raise unparsable_tensor(name, f"tensor_content holds no {count} strings")
+                raise _unparsable(name, f"tensor_content holds no {count} strings")
             byte, at = content[at], at + 1
             length |= (byte & 0x7F) << shift
             shift += 7
@@ -255,7 +255,7 @@ def _string_content(name: str, content: bytes, count: int) -> np.ndarray:
                 break
         lengths.append(length)
     if at + sum(lengths) != len(content):
-        raise unparsable_tensor(name, f"tensor_content does not end with its {count} strings")
+        raise _unparsable(name, f"tensor_content does not end with its {count} strings")
     values = np.empty(count, object)
     for i, length in enumerate(lengths):
         values[i] = content[at : at + length]
@@ -272,12 +272,12 @@ def _from_field(name: str, enum: int, field: Any) -> np.ndarray:
         return np.frombuffer(field, dtype)
     if dtype.kind == "c":
         if len(field) % 2:
-            raise unparsable_tensor(name, "a complex value needs its real and imaginary part")
+            raise _unparsable(name, "a complex value needs its real and imaginary part")
         return np.fromiter(field, _STORED[enum], len(field)).view(dtype)
     wide = np.fromiter(field, np.int32, len(field))
     values = wide.astype(_STORED[enum])
     if (values.astype(np.int32) != wide).any():
-        raise unparsable_tensor(name, f"a value is outside {dtype_name(enum)}")
+        raise _unparsable(name, f"a value is outside {dtype_name(enum)}")
     return values.view(dtype)
 
 
@@ -286,13 +286,17 @@ def _fitted(name: str, values: np.ndarray, shape: tuple[int, ...], *, fills: boo
     size = math.prod(shape)
     # Empty axes count as one: the model may create a tensor of the other axes.
     if math.prod(max(dim, 1) for dim in shape) > max(MAX_FILLED_ELEMENTS, values.size):
-        raise unparsable_tensor(name, f"shape {shape} needs {size} values. Received: {values.size}")
+        raise _unparsable(name, f"shape {shape} needs {size} values. Received: {values.size}")
     if values.size > size or (values.size < size and not fills):
-        raise unparsable_tensor(name, f"shape {shape} has {size} values. Received: {values.size}")
+        raise _unparsable(name, f"shape {shape} has {size} values. Received: {values.size}")
     last = values[-1] if values.size else (b"" if values.dtype == object else 0)
     filled = np.full(size, last, values.dtype)
     filled[: values.size] = values
     return filled
+
+
+def _unparsable(name: str, reason: str) -> ServingError:
+    return InvalidArgument(f"tensor parsing error: {name}: {reason}")
 
 
 def _to_bytes(value: Any) -> bytes:

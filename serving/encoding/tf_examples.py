@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tensorflow_serving.apis import input_pb2
 
-from serving.common.errors import InvalidArgument, empty_input
+from serving.common.errors import InvalidArgument
 from serving.encoding.array_values import Misfit, fitted
 from serving.encoding.features import TensorSpec, check_histories
 from serving.encoding.raw_values import takes_raw_values
@@ -95,7 +95,7 @@ def serialized(examples: input_pb2.Input) -> np.ndarray:
     else:
         context, rows = b"", examples.example_list.examples
     if not rows:
-        raise empty_input()
+        raise InvalidArgument("Input is empty.")
     return _strings([context + example.SerializeToString() for example in rows])
 
 

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-from serving.common.errors import too_late, too_many
+from serving.common.errors import ResourceExhausted, ServingError
 from serving.common.request import RequestContext
 from serving.common.request_trace import RequestTrace
 from serving.config.server_config import CPUS
@@ -122,10 +122,16 @@ class Admission:
         present = self.working + len(self._turns)
         expected = (present + 1) * self._pace()
         if self._most and present >= self._most:
-            raise too_many(self._most, expected)
+            raise _busy(
+                f"{self._most} requests are being answered already. Send fewer at a time.", expected
+            )
         allowed = (_LOW_SHARE if is_low else _NORMAL_SHARE) * patience
         if present >= self._always_admitted and expected > allowed:
-            raise too_late(expected, allowed)
+            raise _busy(
+                f"The server is busy: an answer would take about {expected:.3f} s. The most that "
+                f"its deadline and priority allow is {allowed:.3f} s. Retry elsewhere, or later.",
+                expected,
+            )
 
     def _note_patience(self, patience: float) -> None:
         decayed = self._longest + _PATIENCE_DECAY * (patience - self._longest)
@@ -170,6 +176,12 @@ class Admission:
             return 0.0
         since_last = time.perf_counter() - self._last_answer
         return (self._busy + since_last) / max(1.0, self._answers)
+
+
+def _busy(message: str, retry_after: float) -> ServingError:
+    error = ResourceExhausted(message)
+    error.retry_after = retry_after
+    return error
 
 
 def _patience(context: RequestContext) -> float:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from tensorflow_serving.apis import (
@@ -14,7 +14,7 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
-from serving.common import errors
+from serving.common.errors import FailedPrecondition, InvalidArgument, Unimplemented
 from serving.common.request import InferenceRequest
 from serving.common.signature_names import DEFAULT_SIGNATURE, WITH_CONTEXT
 from serving.encoding.tf_examples import fit_examples, serialized, shared_context
@@ -25,30 +25,33 @@ from serving.models.signature import Signature
 CLASSIFY_METHOD = "tensorflow/serving/classify"
 REGRESS_METHOD = "tensorflow/serving/regress"
 _CLASSES, _SCORES = "classes", "scores"
+_TABLE_DTYPES = {_CLASSES: (np.object_, "DT_STRING"), _SCORES: (np.float32, "DT_FLOAT")}
 
 
 def read_classify(model: Model, message: classification_pb2.ClassificationRequest) -> Plan:
     """Makes the plan of a Classify message."""
-    signature = _signature(model, message.model_spec)
-    request, count = _request(model, signature, message.input, _check_classify(signature))
-
-    def write(results: Sequence[Results]) -> classification_pb2.ClassificationResponse:
-        response = classification_pb2.ClassificationResponse()
-        _write_classes(results[0], count, response.result)
-        write_spec(response.model_spec, model, signature.key)
-        return response
-
-    return Plan((request,), write)
+    kind = classification_pb2.ClassificationResponse
+    return _plan(model, message, _check_classify, kind, _write_classes)
 
 
 def read_regress(model: Model, message: regression_pb2.RegressionRequest) -> Plan:
     """Makes the plan of a Regress message."""
-    signature = _signature(model, message.model_spec)
-    request, count = _request(model, signature, message.input, _check_regress(signature))
+    return _plan(model, message, _check_regress, regression_pb2.RegressionResponse, _write_values)
 
-    def write(results: Sequence[Results]) -> regression_pb2.RegressionResponse:
-        response = regression_pb2.RegressionResponse()
-        _write_values(results[0], count, response.result)
+
+def _plan(
+    model: Model,
+    message: Any,
+    check: Callable[[Signature], tuple[str, ...]],
+    kind: type[Any],
+    write_result: Callable[[Results, int, Any], None],
+) -> Plan:
+    signature = _signature(model, message.model_spec)
+    request, count = _request(model, signature, message.input, check(signature))
+
+    def write(results: Sequence[Results]) -> Any:
+        response = kind()
+        write_result(results[0], count, response.result)
         write_spec(response.model_spec, model, signature.key)
         return response
 
@@ -80,7 +83,7 @@ def _signature(model: Model, spec: model_pb2.ModelSpec) -> Signature:
     key = spec.signature_name or DEFAULT_SIGNATURE
     signature = model.signatures.get(key)
     if signature is None:
-        raise errors.no_signature(key)
+        raise InvalidArgument(f"No signature was found with the name: {key}")
     return signature
 
 
@@ -98,20 +101,22 @@ def _task(
 ) -> _Task:
     """Checks one task, before anything is computed."""
     if not task.model_spec.name:
-        raise errors.empty_model_name()
+        raise InvalidArgument("Found ModelSpec with an empty model name.")
     if task.model_spec.name != message.tasks[0].model_spec.name:  # a warm-up may have its own name
-        raise errors.different_models()
+        raise InvalidArgument(
+            "All ModelSpecs in a MultiInferenceRequest must access the same model name."
+        )
     key = task.model_spec.signature_name or DEFAULT_SIGNATURE
     keys = [other.model_spec.signature_name or DEFAULT_SIGNATURE for other in message.tasks]
     if keys.count(key) > 1:
-        raise errors.duplicate_signature(key)
+        raise InvalidArgument(f"Duplicate evaluation of signature: {key}")
     signature = _signature(model, task.model_spec)
     if task.method_name == CLASSIFY_METHOD:
         names = _check_classify(signature)
     elif task.method_name == REGRESS_METHOD:
         names = _check_regress(signature)
     else:
-        raise errors.unsupported_method(task.method_name)
+        raise Unimplemented(f"Unsupported signature method_name: {task.method_name}")
     return _Task(signature, {name: name for name in names})
 
 
@@ -162,7 +167,10 @@ def _write_classes(
         _check_table(name, values, count)
     sizes = {name: values.shape[1] for name, values in outputs.items()}
     if len(set(sizes.values())) > 1:
-        raise errors.different_classes(sizes[_CLASSES], sizes[_SCORES])
+        raise InvalidArgument(
+            "Tensors class and score should match in dim_size(1). "
+            f"Got {sizes[_CLASSES]} vs. {sizes[_SCORES]}"
+        )
     columns = {name: values.tolist() for name, values in outputs.items()}
     for i in range(count):
         classes = result.classifications.add().classes
@@ -177,56 +185,77 @@ def _write_classes(
 def _write_values(outputs: Results, count: int, result: regression_pb2.RegressionResult) -> None:
     (values,) = outputs.values()
     if values.ndim != 1 and values.shape[1:] != (1,):
-        raise errors.wrong_regression_shape(values.shape)
+        raise InvalidArgument(
+            "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got "
+            f"{_shape(values)}"
+        )
     if values.shape[0] != count:
-        raise errors.wrong_regression_size(count, values.shape[0])
-    if values.dtype != np.float32:
-        raise errors.wrong_output_dtype("output", "DT_FLOAT", values.dtype)
+        raise InvalidArgument(
+            f"Input batch size did not match output batch size: {count} vs. {values.shape[0]}"
+        )
+    _require_dtype("output", values, np.float32, "DT_FLOAT")
     for value in values.ravel().tolist():
         result.regressions.add(value=value)
 
 
 def _check_classify(signature: Signature) -> tuple[str, ...]:
-    definition = signature.definition
-    if definition.method_name != CLASSIFY_METHOD:
-        raise errors.wrong_method("classification", CLASSIFY_METHOD, definition.method_name)
-    if len(definition.inputs) != 1:
-        raise errors.InvalidArgument("Expected one input Tensor.")
-    if len(definition.outputs) not in (1, 2):
-        raise errors.InvalidArgument(
-            f"Expected one or two output Tensors, found {len(definition.outputs)}"
-        )
-    if "inputs" not in definition.inputs:
-        raise errors.no_inputs("classification", definition)
+    """Returns the outputs of a signature for Classify."""
+    definition, count = signature.definition, len(signature.definition.outputs)
+    problem = "" if count in (1, 2) else f"Expected one or two output Tensors, found {count}"
+    _check_definition(signature, "classification", CLASSIFY_METHOD, problem)
     outputs = tuple(name for name in (_CLASSES, _SCORES) if name in definition.outputs)
     if not outputs:
-        raise errors.no_classes(definition)
+        raise FailedPrecondition(
+            'Expected classification signature outputs to contain at least one of "classes" or '
+            f'"scores". Signature was: {definition}'
+        )
     return outputs
 
 
 def _check_regress(signature: Signature) -> tuple[str, ...]:
+    """Returns the output of a signature for Regress."""
     definition = signature.definition
-    if definition.method_name != REGRESS_METHOD:
-        raise errors.wrong_method("regression", REGRESS_METHOD, definition.method_name)
-    if len(definition.inputs) != 1:
-        raise errors.InvalidArgument("Expected one input Tensor.")
-    if len(definition.outputs) != 1:
-        raise errors.InvalidArgument("Expected one output Tensor.")
-    if "inputs" not in definition.inputs:
-        raise errors.no_inputs("regression", definition)
+    problem = "" if len(definition.outputs) == 1 else "Expected one output Tensor."
+    _check_definition(signature, "regression", REGRESS_METHOD, problem)
     if "outputs" not in definition.outputs:
-        raise errors.no_regression_outputs(definition)
+        raise FailedPrecondition(f"No regression outputs found in SignatureDef: {definition}")
     return ("outputs",)
+
+
+def _check_definition(signature: Signature, kind: str, method: str, problem: str) -> None:
+    """Checks method and input of a signature; `problem` says what is wrong with its outputs."""
+    definition = signature.definition
+    if definition.method_name != method:
+        raise InvalidArgument(
+            f"Expected {kind} signature method_name to be {method}. Was: {definition.method_name}"
+        )
+    if len(definition.inputs) != 1:
+        raise InvalidArgument("Expected one input Tensor.")
+    if problem:
+        raise InvalidArgument(problem)
+    if "inputs" not in definition.inputs:
+        raise FailedPrecondition(f"No {kind} inputs found in SignatureDef: {definition}")
 
 
 def _check_table(name: str, values: np.ndarray, count: int) -> None:
     if values.ndim != 2:
-        raise errors.wrong_class_shape(values.shape)
-    dtype, enum = (np.object_, "DT_STRING") if name == _CLASSES else (np.float32, "DT_FLOAT")
-    if values.dtype != dtype:
-        raise errors.wrong_output_dtype(name, enum, values.dtype)
+        raise InvalidArgument(
+            f"Expected Tensor shape: [batch_size num_classes] but got {_shape(values)}"
+        )
+    _require_dtype(name, values, *_TABLE_DTYPES[name])
     if values.shape[0] != count:
-        raise errors.wrong_class_count(name, count, values.shape[0])
+        raise InvalidArgument(
+            f"Expected {name} output batch size of {count}. Got: {values.shape[0]}"
+        )
+
+
+def _require_dtype(name: str, values: np.ndarray, dtype: Any, enum: str) -> None:
+    if values.dtype != dtype:
+        raise InvalidArgument(f"Expected {name} Tensor of {enum}. Got: {values.dtype}")
+
+
+def _shape(values: np.ndarray) -> str:
+    return "[" + ",".join(map(str, values.shape)) + "]"
 
 
 def _text(label: bytes) -> str:

@@ -45,7 +45,7 @@ Answer = TypeVar("Answer")
 
 def _spec_of(message: Any) -> model_pb2.ModelSpec:
     if not message.HasField("model_spec"):
-        raise errors.missing_model_spec()
+        raise errors.InvalidArgument("Missing ModelSpec")
     spec: model_pb2.ModelSpec = message.model_spec
     return spec
 
@@ -174,10 +174,12 @@ class InferenceService:
         """Returns the signatures of a version."""
         spec = _spec_of(request)
         if not request.metadata_field:
-            raise errors.missing_metadata_field()
+            raise errors.InvalidArgument(
+                "GetModelMetadataRequest must specify at least one metadata_field"
+            )
         for field in request.metadata_field:
             if field != _SIGNATURE_DEF:
-                raise errors.unsupported_metadata_field(field)
+                raise errors.InvalidArgument(f"Metadata field {field} is not supported")
         response = get_model_metadata_pb2.GetModelMetadataResponse()
         with self._lease(model_ref(spec)) as model:
             response.model_spec.name = model.name
@@ -208,7 +210,8 @@ class InferenceService:
             if version is None or status.version == version
         ]
         if not statuses:
-            raise errors.status_not_found(name, version)
+            subject = "any versions" if version is None else f"version {version}"
+            raise errors.NotFound(f"Could not find {subject} of model {name}")
         response = get_model_status_pb2.GetModelStatusResponse()
         for status in statuses:
             status.write(response.model_version_status.add())
@@ -251,7 +254,7 @@ def _observe(observer: Observer, trace: RequestTrace) -> None:
 def model_ref(spec: model_pb2.ModelSpec) -> ModelRef:
     """Returns the model, and the version or label, that a spec names."""
     if not spec.name:
-        raise errors.unnamed_model()
+        raise errors.InvalidArgument("ModelSpec has no name specified.")
     label = spec.version_label if spec.HasField("version_label") else None
     return ModelRef(spec.name, _version(spec), label)
 

@@ -117,16 +117,25 @@ class Signature:
         """Raises unless the names are those of the inputs."""
         received = set(names)
         if not self._required <= received <= set(self.input_specs):
-            raise errors.wrong_inputs(received, self.input_specs, self._required)
+            known = set(self.input_specs)
+            raise errors.InvalidArgument(
+                f"input size does not match signature: {len(received)}!={len(known)} "
+                f"len({_listed(received)}) != len({_listed(known)}). "
+                f"Sent extra: {_listed(received - known)}. "
+                f"Missing but required: {_listed(self._required - received)}."
+            )
 
     def select(self, output_filter: Sequence[str]) -> tuple[str, ...]:
         """Returns the names of the outputs: those of the filter, or all if it is empty."""
         outputs = self.definition.outputs
         for i, alias in enumerate(output_filter):
             if alias not in outputs:
-                raise errors.unknown_output(alias, outputs)
+                raise errors.InvalidArgument(
+                    f"output tensor alias not found in signature: {alias} "
+                    f"Outputs expected to be in the set {_listed(outputs)}."
+                )
             if alias in output_filter[:i]:
-                raise errors.duplicate_output(alias)
+                raise errors.InvalidArgument(f"duplicate output tensor alias: {alias}")
         return tuple(output_filter) or tuple(outputs)
 
     @property
@@ -210,6 +219,10 @@ class Signature:
 
 def _specs(infos: Mapping[str, meta_graph_pb2.TensorInfo]) -> dict[str, TensorSpec]:
     return {name: TensorSpec.from_proto(info) for name, info in infos.items()}
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "{" + ",".join(sorted(names)) + "}"
 
 
 def _tensors(infos: Mapping[str, meta_graph_pb2.TensorInfo]) -> dict[str, str]:

@@ -20,8 +20,8 @@ from pathlib import Path
 from serving.common.errors import (
     NotFound,
     ServingError,
+    Unavailable,
     servable_not_found,
-    still_loading,
     unrecognized_label,
 )
 from serving.common.status import State, VersionStatus
@@ -111,7 +111,7 @@ class ModelVersions:
             version = self._available(self._current if number is None else number)
             if version is None or version.model is None:
                 if self._may_come():
-                    raise still_loading(self.name, sorted({*self._waiting, *self._versions}))
+                    raise self._still_loading()
                 raise servable_not_found(self.name, number)
             model = version.model
             version.leases += 1
@@ -206,6 +206,14 @@ class ModelVersions:
         """Records that the wanted versions were tried, except these, which are incomplete."""
         self._waiting = dict(incomplete)
         self._is_expected = False
+
+    def _still_loading(self) -> ServingError:
+        numbers = ", ".join(map(str, sorted({*self._waiting, *self._versions})))
+        version = f" version {numbers}" if numbers else ""
+        return Unavailable(
+            f"Model {self.name!r} is still loading{version}. Try again, or wait until its health "
+            "is SERVING."
+        )
 
     def _may_come(self) -> bool:
         loads = any(one.state == State.LOADING for one in self._versions.values())
