@@ -91,26 +91,26 @@ def read_ranking(
         ranking=order[: top_k or None],
         version=version,
         attention={
-            name.removeprefix(ATTENTION_PREFIX): value[0][:, :events]
-            for name, value in outputs.items()
-            if name.startswith(ATTENTION_PREFIX)
+            history: value[:, :events]
+            for history, value in _with_prefix(ATTENTION_PREFIX, outputs).items()
         },
-        gates={
-            name.removeprefix(GATE_PREFIX): value[0]
-            for name, value in outputs.items()
-            if name.startswith(GATE_PREFIX)
-        },
-        fields={
-            name.removeprefix(FIELD_PREFIX): value[0]
-            for name, value in outputs.items()
-            if name.startswith(FIELD_PREFIX)
-        },
+        gates=_with_prefix(GATE_PREFIX, outputs),
+        fields=_with_prefix(FIELD_PREFIX, outputs),
         known={
-            name.removeprefix(KNOWN_PREFIX): value[0][0, :events] > 0
-            for name, value in outputs.items()
-            if name.startswith(KNOWN_PREFIX) and value.shape[1]
+            history: value[0, :events] > 0
+            for history, value in _with_prefix(KNOWN_PREFIX, outputs).items()
+            if len(value)
         },
     )
+
+
+def _with_prefix(prefix: str, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns the outputs (N, ...) whose names have a prefix, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): value[0]
+        for name, value in outputs.items()
+        if name.startswith(prefix)
+    }
 
 
 def best_first(

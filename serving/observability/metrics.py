@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from prometheus_client import (
@@ -76,28 +77,29 @@ class ServerMetrics:
         self._requests = self._counter(
             f"{_SERVING}request_count", "Requests.", ("model_name", "status")
         )
-        api = ("model_name", "API", "entrypoint")
-        self._latency = self._series("request_latency", "Time of a request, in microseconds.", api)
+        self._latency = self._series(
+            f"{_SERVING}request_latency", "Time of a request, in microseconds.",
+            ("model_name", "API", "entrypoint"),
+        )  # fmt: skip
         self._runtime_latency = self._series(
-            "runtime_latency",
-            "Time of the computation, in microseconds.",
+            f"{_SERVING}runtime_latency", "Time of the computation, in microseconds.",
             ("model_name", "API", "runtime"),
-        )
+        )  # fmt: skip
         self._runtime = runtime
         self._examples = self._series(
-            "request_example_counts", "Rows or candidates of a request.", ("model_name",), _COUNTS
-        )
+            f"{_SERVING}request_example_counts", "Rows or candidates of a request.",
+            ("model_name",), _COUNTS,
+        )  # fmt: skip
         self._examples_total = self._counter(
             f"{_SERVING}request_example_count", "Rows or candidates.", ("model_name",)
         )
         self._queuing = self._series(
-            "batching_session:queuing_latency",
-            "Time in the queue, in microseconds.",
+            f"{_SERVING}batching_session:queuing_latency", "Time in the queue, in microseconds.",
             ("model_name",),
-        )
+        )  # fmt: skip
         self._by_version = self._recent(
-            "version_latency", "Time of a request, by version and label, in microseconds.",
-            ("model_name", "version", "label", "status"), _MICROSECONDS, _OWN,
+            f"{_OWN}version_latency", "Time of a request, by version and label, in microseconds.",
+            ("model_name", "version", "label", "status"),
         )  # fmt: skip
         self._users = self._counter(
             f"{_OWN}user_state_count",
@@ -105,20 +107,21 @@ class ServerMetrics:
             ("model_name", "result"),
         )
         self._warmup = self._recent(
-            "model_warmup_latency",
-            "Time of a version's warm-up, in microseconds.",
+            f"{_SERVING}model_warmup_latency", "Time of a version's warm-up, in microseconds.",
             ("model_path", "status"),
-        )
+        )  # fmt: skip
         self._batches = self._series(
-            "batch_size", "Rows or candidates of a request's batch.", ("model_name",), _COUNTS, _OWN
-        )
+            f"{_OWN}batch_size", "Rows or candidates of a request's batch.",
+            ("model_name",), _COUNTS,
+        )  # fmt: skip
         self._scores = self._recent(
-            "score", f"Scores, {_OBSERVED_SCORES} of a request at most.",
-            ("model_name", "version", "task"), _SHARES, _OWN,
+            f"{_OWN}score", f"Scores, {_OBSERVED_SCORES} of a request at most.",
+            ("model_name", "version", "task"), _SHARES,
         )  # fmt: skip
         self._shadow = self._recent(
-            "shadow_difference", "Largest difference of a score from that of the shadow version.",
-            ("model_name", "version", "task"), _DIFFERENCES, _OWN,
+            f"{_OWN}shadow_difference",
+            "Largest difference of a score from that of the shadow version.",
+            ("model_name", "version", "task"), _DIFFERENCES,
         )  # fmt: skip
 
     def observe(self, trace: RequestTrace) -> None:
@@ -185,28 +188,13 @@ class ServerMetrics:
         """Returns the function from labels to their series; `labels` itself takes 2 us."""
         return functools.cache(Counter(name, text, labels, registry=self._registry).labels)
 
-    def _series(
-        self, name: str, text: str, labels: tuple[str, ...], buckets: list[float] = _MICROSECONDS,
-        prefix: str = _SERVING,
-    ) -> Callable[..., Histogram]:  # fmt: skip
-        return functools.cache(self._histogram(name, text, labels, buckets, prefix).labels)
+    def _series(self, *options: Any) -> Callable[..., Histogram]:
+        return functools.cache(self._histogram(*options).labels)
 
-    def _recent(
-        self,
-        name: str,
-        text: str,
-        labels: tuple[str, ...],
-        buckets: list[float] = _MICROSECONDS,
-        prefix: str = _SERVING,
-    ) -> _BoundedHistogram:
-        return _BoundedHistogram(self._histogram(name, text, labels, buckets, prefix))
+    def _recent(self, *options: Any) -> _BoundedHistogram:
+        return _BoundedHistogram(self._histogram(*options))
 
     def _histogram(
-        self,
-        name: str,
-        text: str,
-        labels: tuple[str, ...],
-        buckets: list[float] = _MICROSECONDS,
-        prefix: str = _SERVING,
+        self, name: str, text: str, labels: tuple[str, ...], buckets: list[float] = _MICROSECONDS
     ) -> Histogram:
-        return Histogram(prefix + name, text, labels, buckets=buckets, registry=self._registry)
+        return Histogram(name, text, labels, buckets=buckets, registry=self._registry)

@@ -9,7 +9,7 @@ import weakref
 import grpc
 
 from serving.common.errors import InvalidArgument
-from serving.rpc.servicers import rpc
+from serving.rpc.services import rpc
 from tests.serving.traces import trace
 
 
