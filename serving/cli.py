@@ -61,10 +61,13 @@ def serve(**options: Any) -> None:
 
 
 def _print_address(server: Server, port: int, logs_json: bool) -> None:
-    from serving.server.ports import address_line
-
-    rest = server.listener.rest
-    line = address_line(server.config, port, 0 if rest is None else rest.port)
+    config, rest = server.config, server.listener.rest
+    addresses = [f"{config.address_of(port)} (gRPC)"]
+    if config.grpc_socket_path:
+        addresses.append(f"unix:{config.grpc_socket_path} (gRPC)")
+    if rest is not None:
+        addresses.append(f"{config.address_of(rest.port)} (REST)")
+    line = f"Listening on {', '.join(addresses)}. Stop with Ctrl-C."
     if logs_json:
         _LOGGER.info("%s", line)
     else:

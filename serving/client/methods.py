@@ -181,19 +181,13 @@ class Methods:
         """
         invocation = self._begin(options)
         _require("rows", rows)
-        request = pb.ClassificationRequest(
-            model_spec=(yield from self._spec(invocation, signature_name)),
-            input=encode_examples(rows, context),
-        )
+        spec = yield from self._spec(invocation, signature_name)
+        request = pb.ClassificationRequest(model_spec=spec, input=encode_examples(rows, context))
         response = yield Rpc("Classify", request, invocation)
-        results = [result.classes for result in response.result.classifications]
+        table = [result.classes for result in response.result.classifications]
         return {
-            "classes": np.array(
-                [[entry.label for entry in classes] for classes in results], object
-            ),
-            "scores": np.array(
-                [[entry.score for entry in classes] for classes in results], np.float32
-            ),
+            "classes": np.array([[entry.label for entry in row] for row in table], object),
+            "scores": np.array([[entry.score for entry in row] for row in table], np.float32),
         }
 
     def regress(
@@ -207,10 +201,8 @@ class Methods:
         """Values (B,) of B rows, which are sent as tf.train.Examples; see `classify`."""
         invocation = self._begin(options)
         _require("rows", rows)
-        request = pb.RegressionRequest(
-            model_spec=(yield from self._spec(invocation, signature_name)),
-            input=encode_examples(rows, context),
-        )
+        spec = yield from self._spec(invocation, signature_name)
+        request = pb.RegressionRequest(model_spec=spec, input=encode_examples(rows, context))
         response = yield Rpc("Regress", request, invocation)
         return np.array([result.value for result in response.result.regressions], np.float32)
 

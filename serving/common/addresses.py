@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from serving.common.errors import InvalidArgument
+from serving.common.loopback import is_loopback
 
 _MAX_PORT = 65535
 _SCHEME = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock|xds):", re.IGNORECASE)
@@ -73,7 +73,7 @@ class Addresses:
         """Whether all traffic stays on this machine."""
         if re.match(r"unix(-abstract)?:", self.names[0]):
             return True
-        return bool(self.hosts) and all(map(_is_loopback, self.hosts))
+        return bool(self.hosts) and all(map(is_loopback, self.hosts))
 
     def target(self) -> str:
         """Returns the target for a gRPC channel.
@@ -101,15 +101,3 @@ def _resolve(address: str) -> list[str]:
         return []
     ips = sorted({str(info[4][0]) for info in infos})
     return [f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}" for ip in ips]
-
-
-def _literal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
-
-
-def _is_loopback(host: str) -> bool:
-    literal = _literal(host)
-    return host.lower() == "localhost" if literal is None else literal.is_loopback

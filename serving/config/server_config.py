@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import ipaddress
 import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from serving.common.logs import FORMATS
+from serving.common.loopback import is_loopback
 
 MAX_PORT = 65535
 INT32_MAX = 2**31 - 1
@@ -271,7 +271,7 @@ class ServerConfig:
     @property
     def is_local(self) -> bool:
         """Whether the server listens on loopback."""
-        return _is_loopback(self.host)
+        return is_loopback(self.host)
 
     @property
     def reload_roots(self) -> tuple[Path, ...]:
@@ -312,15 +312,6 @@ class ServerConfig:
         if self.enable_batching:
             return max(4 * CPUS, _BATCHING_THREADS)
         return 4 * CPUS if self.backend else CPUS + 1  # one is read while the others compute
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _check(

@@ -147,7 +147,7 @@ def check_rows(
     """
     is_whole = unit.startswith("the ")
     if is_table(rows):
-        _check_side(
+        check_side(
             rows.schema.names,
             features,
             other_features,
@@ -162,16 +162,17 @@ def check_rows(
                 f"Expected a dict of features in {place}. "
                 f"Received: {shortened(row)} ({type(row).__name__})"
             )
-        _check_side(row, features, other_features, place, elsewhere)
+        check_side(row, features, other_features, place, elsewhere)
 
 
-def _check_side(
+def check_side(
     names: Iterable[str],
     features: Mapping[str, Any] | None,
     other_features: Mapping[str, Any],
     place: str,
     elsewhere: str,
 ) -> None:
+    """Raises an error for the first name of the other side, or the first unknown one."""
     for name in names:
         if name in other_features:
             raise InvalidFeature(f"Feature {name!r} belongs to {elsewhere}. Received in {place}.")

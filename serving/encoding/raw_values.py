@@ -54,11 +54,10 @@ def elements(array: np.ndarray) -> list[Any]:
 
 
 @functools.cache
-def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+def limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
     """Returns the smallest and the largest finite value as Python numbers."""
-    if dtype.kind == "f":
-        return float(np.finfo(dtype).min), float(np.finfo(dtype).max)
-    return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    info = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+    return np.asarray(info.min).item(), np.asarray(info.max).item()
 
 
 @functools.cache
@@ -115,7 +114,7 @@ def _integer(name: str, value: Any, dtype: np.dtype[Any]) -> int:
             raise wrong(name, "an integer", value) from None
         if number is None:
             return int(missing_value(dtype))
-    lowest, highest = _limits(dtype)
+    lowest, highest = limits(dtype)
     if not lowest <= number <= highest:
         raise InvalidFeature(
             f"Feature {name!r}: expected an integer from {lowest} to {highest}. "
@@ -133,7 +132,7 @@ def _number(name: str, value: Any, dtype: np.dtype[Any]) -> float:
         if isinstance(value, np.generic):
             value = value.item()  # NumPy would compare in its own, smaller dtype
     # A number that is too large for the dtype would become infinite. NaN is allowed.
-    if abs(value) > _limits(dtype)[1]:
+    if abs(value) > limits(dtype)[1]:
         raise InvalidFeature(
             f"Feature {name!r}: expected a finite {dtype.name} number, or null for a "
             f"missing value. Received: {shortened(value, str)}"
@@ -162,10 +161,10 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
-def wrong(name: str, expected: str, value: Any) -> InvalidFeature:
-    """Returns the error for a value of another type."""
+def wrong(name: str, expected: str, value: Any, side: str = "") -> InvalidFeature:
+    """Returns the error for a value of another type, of the context or the candidates."""
     return InvalidFeature(
-        f"Feature {name!r}: expected {expected}. "
+        f"Feature {name!r}{side and f' of {side}'}: expected {expected}. "
         f"Received: {shortened(value)} ({type(value).__name__})"
     )
 

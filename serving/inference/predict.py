@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tensorflow_serving.apis import predict_pb2
 
 from serving.common.request import InferenceRequest
@@ -18,13 +20,12 @@ def read_predict(model: Model, message: predict_pb2.PredictRequest) -> Plan:
     outputs = signature.select(tuple(message.output_filter))
     inputs = {name: decode(name, proto) for name, proto in message.inputs.items()}
     request = InferenceRequest(ref_to(model), signature.key, inputs, outputs)
-    return Plan((request,), lambda results: write_predict(model, signature.key, results[0]))
 
+    def write(results: Sequence[Results]) -> predict_pb2.PredictResponse:
+        response = predict_pb2.PredictResponse()
+        write_spec(response.model_spec, model, signature.key)
+        for name, value in results[0].items():
+            encode(value, response.outputs[name])
+        return response
 
-def write_predict(model: Model, signature: str, results: Results) -> predict_pb2.PredictResponse:
-    """Encodes the outputs as tensors."""
-    response = predict_pb2.PredictResponse()
-    write_spec(response.model_spec, model, signature)
-    for name, value in results.items():
-        encode(value, response.outputs[name])
-    return response
+    return Plan((request,), write)

@@ -8,7 +8,7 @@ import numpy as np
 
 from serving.common.errors import InvalidArgument
 from serving.common.signature_names import RANK_SIGNATURE
-from serving.encoding.features import TensorSpec, check_histories, check_names
+from serving.encoding.features import TensorSpec, check_histories, check_names, check_side
 from serving.encoding.rank_columns import MAX_PADDED_ELEMENTS, InputSpec
 from serving.models.signature import Signature
 from serving.protos import scoring_pb2
@@ -43,8 +43,8 @@ def _request_arrays(
     of_candidates = signature.candidate_names
     context = {n: s for n, s in signature.input_specs.items() if n not in of_candidates}
     candidates = {n: s for n, s in signature.input_specs.items() if n in of_candidates}
-    _check_side(message.context, context, candidates, _CONTEXT, _CANDIDATES)
-    _check_side(message.candidates, candidates, context, _CANDIDATES, _CONTEXT)
+    check_side(message.context, context, candidates, _CONTEXT, _CANDIDATES)
+    check_side(message.candidates, candidates, context, _CANDIDATES, _CONTEXT)
     arrays = _candidates(message, candidates, leading_axes=2)
     count = _count(arrays)
     arrays |= _missing_arrays(signature, candidates, arrays, count, leading_axes=2)
@@ -143,16 +143,3 @@ def _count(arrays: Mapping[str, np.ndarray]) -> int:
             f"Features of {_CANDIDATES} must have one row for each candidate. Received: {counts}"
         )
     return next(iter(counts.values()))
-
-
-def _check_side(
-    names: Iterable[str],
-    features: Mapping[str, TensorSpec],
-    other_features: Mapping[str, TensorSpec],
-    where: str,
-    elsewhere: str,
-) -> None:
-    for name in names:
-        if name in other_features:
-            raise InvalidArgument(f"Feature {name!r} belongs to {elsewhere}. Received in {where}.")
-    check_names(names, features, where)

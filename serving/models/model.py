@@ -9,16 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from serving.common.errors import signature_not_found
+from serving.common.errors import InvalidArgument, signature_not_found
 from serving.common.request import Arrays, InferenceRequest
 from serving.common.request_trace import RequestTrace
-from serving.common.signature_names import DEFAULT_SIGNATURE, EXPLAINED_SIGNATURE, RANK_SIGNATURE
+from serving.common.signature_names import (
+    DEFAULT_SIGNATURE,
+    EXPLAINED_SIGNATURE,
+    NEXT_ITEMS_SIGNATURE,
+    RANK_SIGNATURE,
+)
 from serving.common.trace_context import COMPUTED
-from serving.models.events import NeededEvents
+from serving.encoding.array_values import is_present
 from serving.models.signature import Compute, Signature
 from serving.runtimes.base import Runtime
 from serving.runtimes.tensorflow.compiled import CompiledRuntime
 from serving.runtimes.tensorflow.saved_model import read_manifest
+
+_NEED_EVENTS = (DEFAULT_SIGNATURE, NEXT_ITEMS_SIGNATURE, RANK_SIGNATURE)
 
 
 class Model:
@@ -53,7 +60,7 @@ class Model:
         for key in (RANK_SIGNATURE, EXPLAINED_SIGNATURE):
             if rows is not None and key in self._signatures:
                 self._signatures[key].share_candidates(rows)
-        self._events = NeededEvents(self._signatures, self.manifest)
+        self._event_names = self._needed_events()
         known = [s for k, s in self._signatures.items() if k in (RANK_SIGNATURE, DEFAULT_SIGNATURE)]
         self.features = {name: spec for one in known for name, spec in one.input_specs.items()}
         for signature in self._signatures.values():
@@ -67,7 +74,7 @@ class Model:
             ServingError: The request does not fit the signature, or the computation failed.
         """
         signature = self.signature(request.signature)
-        self._events.check(request.signature, request.inputs)
+        self._check_events(request)
         return signature.run(request.inputs, request.outputs, trace)
 
     def signature(self, key: str) -> Signature:
@@ -93,6 +100,31 @@ class Model:
         """The features that the candidates of a request share; none without `rank`."""
         rank = self._signatures.get(RANK_SIGNATURE)
         return frozenset() if rank is None else rank.context_names
+
+    def _needed_events(self) -> tuple[str, ...]:
+        """Returns the inputs of events, if the model scores from them alone.
+
+        Without any event such a causal model has the score 0 for each item. Models without a
+        manifest may do without.
+        """
+        signatures = self._signatures
+        if self.manifest is None or self.manifest.get("scores_without_events"):
+            return ()
+        if not {NEXT_ITEMS_SIGNATURE, RANK_SIGNATURE} <= signatures.keys():
+            return ()
+        return tuple(sorted(signatures[RANK_SIGNATURE].context_names))
+
+    def _check_events(self, request: InferenceRequest) -> None:
+        """Raises InvalidArgument if no row of a request has an event, and the model needs one."""
+        names, inputs = self._event_names, request.inputs
+        if not names or request.signature not in _NEED_EVENTS or not set(names) <= inputs.keys():
+            return  # the signature names the inputs that are missing
+        if not any(is_present(inputs[name]).any() for name in names):
+            raise InvalidArgument(
+                f"Feature {names[0]!r}: expected the events of the user, a list with one at "
+                "least. Received: none. The model scores from events alone, also where the request "
+                "names a user: for users without any, show the most popular items."
+            )
 
     def prepare(self, before: Model | None) -> None:
         """Prepares for the requests that another version of this model receives."""

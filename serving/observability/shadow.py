@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from serving.common.errors import ServingError
+from serving.common.errors import InvalidArgument, ServingError
 from serving.common.request import RequestContext
 from serving.common.request_trace import RequestTrace
 from serving.models.manager import ModelManager
@@ -41,15 +41,15 @@ class ShadowOptions:
         """Parses the option.
 
         Raises:
-            ValueError: It has not three parts, or the share is out of range.
+            InvalidArgument: It has not three parts, or the share is out of range.
         """
         parts = text.rsplit(":", 2)
         try:
             model, version, share = parts[0], parts[1], float(parts[2])
         except (IndexError, ValueError) as error:
-            raise ValueError(_expected(text)) from error
+            raise _invalid(text) from error
         if not (model and version and 0 < share <= 1):
-            raise ValueError(_expected(text))
+            raise _invalid(text)
         return cls(model, int(version) if version.isdecimal() else version, share)
 
 
@@ -131,8 +131,8 @@ def differences(
     }
 
 
-def _expected(text: str) -> str:
-    return (
+def _invalid(text: str) -> InvalidArgument:
+    return InvalidArgument(
         "`shadow` must be MODEL:VERSION:SHARE or MODEL:LABEL:SHARE, the share above 0 and at most "
         f"1, such as ctr:canary:0.1. Received: {text!r}"
     )

@@ -10,7 +10,7 @@ import uvicorn
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serving.common.errors import still_starting
+from serving.common.errors import Unavailable, still_starting
 from serving.config.files import Certificates
 from serving.rpc.security import tls_context
 
@@ -70,6 +70,35 @@ class RestServer:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.app(scope, receive, send)
+
+
+def bound(host: str, port: int, option: str) -> socket.socket:
+    """Returns a bound socket that does not listen yet.
+
+    Args:
+        host: Address of this machine.
+        port: 0 takes a free one.
+        option: Name of the option that sets the port, for the error.
+
+    Raises:
+        Unavailable: The port is in use, or the host is not an address of this machine.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound_socket = socket.socket(family, kind, protocol)
+        bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound_socket.bind(address)
+        except OSError:
+            bound_socket.close()
+            raise
+    except OSError as error:
+        raise Unavailable(
+            f"Cannot listen on {host}:{port}: {error.strerror}. Choose another `{option}` or host."
+        ) from error
+    return bound_socket
 
 
 async def _starting(scope: Scope, receive: Receive, send: Send) -> None:

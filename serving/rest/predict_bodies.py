@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import functools
 import json
 import math
 from collections.abc import Collection, Mapping
@@ -17,7 +16,13 @@ from serving.common.request import Arrays
 from serving.encoding.array_values import Misfit
 from serving.encoding.codec import MAX_RANK, plain_dtype
 from serving.encoding.features import TensorSpec
-from serving.encoding.raw_values import exact_limit, missing_value, takes_raw_values, whole
+from serving.encoding.raw_values import (
+    exact_limit,
+    limits,
+    missing_value,
+    takes_raw_values,
+    whole,
+)
 from serving.rest.nulls import filled_up, has_null
 
 Inputs = Mapping[str, TensorSpec]
@@ -256,7 +261,7 @@ def _checked(value: Any, dtype: np.dtype[Any], expected: str) -> Any:
         if isinstance(value, (int, float)):
             return _float(value, dtype)
     elif isinstance(value, int):
-        lowest, highest = _limits(dtype)
+        lowest, highest = limits(dtype)
         if lowest <= value <= highest:
             return value
     raise Misfit(
@@ -271,15 +276,8 @@ def _from_base64(value: Mapping[str, Any]) -> bytes:
         raise Misfit(str(error)) from None
 
 
-@functools.cache
-def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Returns the smallest and the largest number of a dtype."""
-    info = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype)
-    return np.asarray(info.min).item(), np.asarray(info.max).item()
-
-
 def _float(value: float, dtype: np.dtype[Any]) -> float:
-    too_large = abs(value) > _limits(dtype)[1] and (isinstance(value, int) or math.isfinite(value))
+    too_large = abs(value) > limits(dtype)[1] and (isinstance(value, int) or math.isfinite(value))
     if too_large or (isinstance(value, int) and abs(value) > exact_limit(dtype)):
         kind = "double" if dtype == np.float64 else "float"
         raise Misfit(

@@ -11,14 +11,12 @@ from tensorflow_serving.apis import model_pb2
 from serving.common.errors import InvalidArgument
 from serving.encoding.features import Row
 from serving.encoding.rank_document import RankDocument
-from serving.encoding.raw_values import shortened, whole
+from serving.encoding.raw_values import limits, shortened, whole, wrong
 from serving.protos import scoring_pb2
 from serving.rest.predict_bodies import from_base64, numbers
 
 _SOURCE = "The body"
 _EXPECTED = "a string, a number, a boolean, null, or a list of them"
-_INT64 = np.iinfo(np.int64)
-_FLOAT_MAX = float(np.finfo(np.float32).max)
 # Kinds of values in JSON, with the field of a column and a value that stands for a missing one.
 _FIELDS: Mapping[type, tuple[str, Any]] = {
     str: ("strings", ""),
@@ -87,7 +85,7 @@ def _fill(column: scoring_pb2.Column, name: str, side: str, rows: list[Any]) -> 
     if any(isinstance(row, list) for row in rows):
         for row in rows:
             if not isinstance(row, list | None):
-                raise _misfit(name, side, "a list, as elsewhere in the request", row)
+                raise wrong(name, "a list, as elsewhere in the request", row, side)
         column.lengths.extend(len(row or ()) for row in rows)
         values = [value for row in rows for value in row or ()]
     values = [_decoded(name, side, value) for value in values]
@@ -119,7 +117,7 @@ def _decoded(name: str, side: str, value: Any) -> Any:
     try:
         return from_base64(value)
     except InvalidArgument as error:
-        raise _misfit(name, side, _EXPECTED, value) from error
+        raise wrong(name, _EXPECTED, value, side) from error
 
 
 def _kind(name: str, side: str, values: Iterable[Any]) -> type:
@@ -134,24 +132,18 @@ def _kind(name: str, side: str, values: Iterable[Any]) -> type:
     if kinds.keys() <= {str, bytes}:
         return bytes if bytes in kinds else str
     one, other = list(kinds.values())[:2]
-    raise _misfit(name, side, f"values of one kind, such as {shortened(one)}", other)
+    raise wrong(name, f"values of one kind, such as {shortened(one)}", other, side)
 
 
 def _require_sendable(name: str, side: str, value: Any) -> None:
     if type(value) not in _FIELDS:
-        raise _misfit(name, side, _EXPECTED, value)
-    if isinstance(value, int) and not _INT64.min <= value <= _INT64.max:
-        raise _misfit(name, side, f"an integer from {_INT64.min} to {_INT64.max}", value)
-    if isinstance(value, float) and abs(value) > _FLOAT_MAX:
+        raise wrong(name, _EXPECTED, value, side)
+    lowest, highest = limits(np.dtype(np.int64))
+    if isinstance(value, int) and not lowest <= value <= highest:
+        raise wrong(name, f"an integer from {lowest} to {highest}", value, side)
+    if isinstance(value, float) and abs(value) > limits(np.dtype(np.float32))[1]:
         form = "a finite float32 number, or an integer where the feature is one, or null"
-        raise _misfit(name, side, f"{form} for a missing value", value)
-
-
-def _misfit(name: str, side: str, expected: str, value: Any) -> InvalidArgument:
-    return InvalidArgument(
-        f"Feature {name!r} of {side}: expected {expected}. "
-        f"Received: {shortened(value)} ({type(value).__name__})"
-    )
+        raise wrong(name, f"{form} for a missing value", value, side)
 
 
 def _listed(message: Any) -> Any:

@@ -22,10 +22,6 @@ from serving.rpc.security import credentials
 # Threads beside those of the requests that the concurrency limit lets in: they reject the others,
 # and answer health checks and calls about models. gRPC starts threads as they are needed.
 _SPARE_THREADS = 64
-# Calls that may wait for the one thread that accepts them. Beyond the first gRPC resets some calls,
-# beyond the second all: their clients get CANCELLED. Where calls come faster than even refusals can
-# be written, all would wait there until their deadlines, and none be answered.
-_MOST_UNSEEN = 256, 512
 _KEEPALIVE_MS = 60_000  # time between two pings of a client, which find dead connections
 _PING_MS = 5_000  # shortest time between two pings of a client's own
 
@@ -90,8 +86,6 @@ def _options(config: ServerConfig) -> list[tuple[str, Any]]:
     options: dict[str, Any] = {
         "grpc.max_receive_message_length": config.max_message_bytes,
         "grpc.max_send_message_length": config.max_message_bytes,
-        "grpc.server.max_pending_requests": _MOST_UNSEEN[0],
-        "grpc.server.max_pending_requests_hard_limit": _MOST_UNSEEN[1],
         "grpc.so_reuseport": 0,  # a port that is in use is an error
         "grpc.keepalive_time_ms": _KEEPALIVE_MS,
         "grpc.keepalive_permit_without_calls": 1,

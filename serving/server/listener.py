@@ -12,14 +12,13 @@ from serving.common.request_trace import RequestTrace
 from serving.config.files import read_certificates, read_tokens
 from serving.config.server_config import ServerConfig
 from serving.inference.admission import Admission
-from serving.rest.http_server import RestServer
+from serving.rest.http_server import RestServer, bound
 from serving.rpc.gate import Gate, Report, require_room
 from serving.rpc.grpc_server import listen, make_grpc_server
 from serving.rpc.health import Health
 from serving.rpc.late_handlers import LateHandlers
 from serving.rpc.malformed import MalformedRequests
 from serving.rpc.security import Access, require_token
-from serving.server.ports import bound
 
 _NOTICE_SECONDS = 0.2  # time for clients that watch health, or that retry, to go elsewhere
 

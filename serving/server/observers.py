@@ -97,10 +97,7 @@ def _prediction_log(config: ServerConfig) -> PredictionLogger:
 
 
 def _shadow_options(config: ServerConfig) -> ShadowOptions:
-    try:
-        options = ShadowOptions.parse(config.shadow)
-    except ValueError as error:
-        raise InvalidArgument(str(error)) from error
+    options = ShadowOptions.parse(config.shadow)
     if not config.model_config_file and options.model != config.model_name:
         raise InvalidArgument(
             f"`shadow` must name the served model, {config.model_name!r}. "

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from serving.common.errors import InvalidArgument
 from serving.inference.service import PREDICT, InferenceService
 from serving.observability.shadow import ShadowOptions, ShadowTraffic, differences
 from tests.serving.exports import install, load_model
@@ -58,7 +59,7 @@ def test_only_floats_of_the_same_shape_are_compared() -> None:
 
 @pytest.mark.parametrize("text", ["", "ctr", "ctr:6", "ctr:6:0", "ctr:6:2", "ctr:6:x", "::0.1"])
 def test_invalid_option_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match="`shadow` must be MODEL:VERSION:SHARE"):
+    with pytest.raises(InvalidArgument, match="`shadow` must be MODEL:VERSION:SHARE"):
         ShadowOptions.parse(text)
 
 

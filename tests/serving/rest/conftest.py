@@ -15,8 +15,7 @@ import pytest
 from serving.config.server_config import ServerConfig
 from serving.inference.service import InferenceService
 from serving.rest.app import Rest
-from serving.rest.http_server import RestServer
-from serving.server.ports import bound
+from serving.rest.http_server import RestServer, bound
 from serving.server.server import create_server
 from tests.serving.exports import install
 

@@ -19,7 +19,7 @@ from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from serving.common.errors import NotFound
 from serving.config.server_config import ServerConfig
-from serving.server.ports import bound
+from serving.rest.http_server import bound
 from serving.server.server import create_server
 from tests.serving.commands import ROOT, free_port
 from tests.serving.rest.conftest import ask_port
