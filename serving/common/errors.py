@@ -107,6 +107,13 @@ class Internal(ServingError):
     code = grpc.StatusCode.INTERNAL
 
 
+HTTP_STATUS = {
+    "INVALID_ARGUMENT": 400, "FAILED_PRECONDITION": 400, "OUT_OF_RANGE": 400,
+    "UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403, "NOT_FOUND": 404, "ABORTED": 409,
+    "ALREADY_EXISTS": 409, "RESOURCE_EXHAUSTED": 429, "CANCELLED": 499, "UNKNOWN": 500,
+    "INTERNAL": 500, "DATA_LOSS": 500, "UNIMPLEMENTED": 501, "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}  # fmt: skip
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _CLASSES: dict[grpc.StatusCode, type[ServingError]] = {
     error.code: error for error in ServingError.__subclasses__()
@@ -117,6 +124,11 @@ def from_code(code: int, message: str) -> ServingError:
     """Returns the error of a status code; gRPC and TensorFlow use the same numbers."""
     status = _CODES.get(code, grpc.StatusCode.UNKNOWN)
     return _CLASSES.get(status, ServingError)(message, status)
+
+
+def http_status(error: ServingError | None) -> int:
+    """Returns the HTTP status of an answer, or of the error in its place."""
+    return 200 if error is None else HTTP_STATUS.get(error.code.name, 500)
 
 
 def truncated(message: str) -> str:

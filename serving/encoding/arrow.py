@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from serving.common.errors import InvalidFeature
 from serving.encoding.array_values import Misfit, fitted
 from serving.encoding.arrow_tables import Table
-from serving.encoding.raw_values import convert
+from serving.encoding.raw_values import convert, padded
 
 _STRINGS = (
     pa.types.is_string,
@@ -86,13 +86,7 @@ def lists(
     else:
         kind = {"O": "string"}.get(dtype.kind, dtype.name)
         raise _wrong(name, f"a list of {kind} values", values)
-    lengths = list_lengths(values)
-    longest = int(lengths.max(initial=0))
-    if width is not None and longest > width:
-        raise InvalidFeature(f"Feature {name!r} takes at most {width} values. Received: {longest}")
-    array = np.full((len(values), max(longest, 1) if width is None else width), missing, dtype)
-    array[np.arange(array.shape[1]) < lengths[:, np.newaxis]] = flat
-    return array
+    return padded(name, flat, list_lengths(values), width, missing)
 
 
 def list_lengths(values: pa.Array) -> np.ndarray:

@@ -8,6 +8,7 @@ are padded with it on the right.
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,7 +18,14 @@ import numpy as np
 from serving.common.errors import InvalidFeature
 from serving.encoding.arrow_tables import Table, is_table
 from serving.encoding.codec import dtype_name, numpy_dtype
-from serving.encoding.raw_values import as_list, convert, missing_value, shortened, takes_raw_values
+from serving.encoding.raw_values import (
+    as_list,
+    convert,
+    missing_value,
+    padded,
+    shortened,
+    takes_raw_values,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -263,11 +271,6 @@ def _column(
     if axes == 0:
         return np.array(convert(name, values, dtype), dtype)
     lists = [as_list(name, value, spec.dtype) for value in values]
-    longest, fixed = max(map(len, lists), default=0), spec.shape[-1]
-    if fixed is not None and longest > fixed:
-        raise InvalidFeature(f"Feature {name!r} takes at most {fixed} values. Received: {longest}")
-    array = np.full((len(lists), max(longest, 1) if fixed is None else fixed), missing)
-    array = array.astype(dtype)
-    for i, entries in enumerate(lists):
-        array[i, : len(entries)] = convert(name, entries, dtype)
-    return array
+    lengths = np.array([len(entries) for entries in lists], np.int64)
+    entries = np.array(convert(name, itertools.chain.from_iterable(lists), dtype), dtype)
+    return padded(name, entries, lengths, spec.shape[-1], missing)

@@ -47,6 +47,30 @@ def as_list(name: str, value: Any, kind: str) -> Sequence[Any]:
     return value
 
 
+def padded(
+    name: str, values: np.ndarray, lengths: np.ndarray, width: int | None, missing: Any
+) -> np.ndarray:
+    """Returns lists as an array (len(lengths), width), padded on the right.
+
+    Args:
+        name: Name of the feature, for errors.
+        values: The values of all lists, one list after the other.
+        lengths: The length of each list.
+        width: Width of the array; None for the longest list, and at least 1.
+        missing: The value that pads.
+
+    Raises:
+        InvalidFeature: A list is longer than `width`.
+    """
+    longest = int(lengths.max(initial=0))
+    if width is not None and longest > width:
+        raise InvalidFeature(f"Feature {name!r} takes at most {width} values. Received: {longest}")
+    array = np.full((len(lengths), max(longest, 1) if width is None else width), missing)
+    array = array.astype(values.dtype)
+    array[np.arange(array.shape[1]) < lengths[:, np.newaxis]] = values
+    return array
+
+
 def elements(array: np.ndarray) -> list[Any]:
     """Returns the values of an array; times and hashes keep their NumPy type."""
     values: list[Any] = list(array) if array.dtype.kind in "mMu" else array.tolist()

@@ -6,7 +6,7 @@ import logging
 import os
 from typing import Any
 
-from serving.common.http_status import http_status
+from serving.common.errors import http_status
 from serving.common.request_trace import RequestTrace
 from serving.common.trace_context import TraceContext
 

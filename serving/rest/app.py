@@ -35,7 +35,6 @@ from tensorflow_serving.apis import (
 
 from serving.common import errors
 from serving.common.headers import REQUEST_ID, asks_low_priority
-from serving.common.http_status import http_status
 from serving.common.request import InferenceRequest, RequestContext, request_id_of
 from serving.common.request_trace import RequestTrace
 from serving.common.signature_names import DEFAULT_SIGNATURE
@@ -149,7 +148,7 @@ class Rest:
             error.with_traceback(None).__context__ = None
             if api and trace.error is None:
                 self.service.reject(trace, error)
-            status = http_status(error)
+            status = errors.http_status(error)
             if error.retry_after is not None:
                 headers["retry-after"] = str(math.ceil(error.retry_after))
             text = json.dumps({"error": errors.truncated(str(error))})

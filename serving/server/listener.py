@@ -14,9 +14,8 @@ from serving.config.server_config import ServerConfig
 from serving.inference.admission import Admission
 from serving.rest.http_server import RestServer, bound
 from serving.rpc.gate import Gate, Report, require_room
-from serving.rpc.grpc_server import listen, make_grpc_server
+from serving.rpc.grpc_server import LateHandlers, listen, make_grpc_server
 from serving.rpc.health import Health
-from serving.rpc.late_handlers import LateHandlers
 from serving.rpc.malformed import MalformedRequests
 from serving.rpc.security import Access, require_token
 

@@ -19,7 +19,7 @@ from tensorflow_serving.apis import (
 )
 from tensorflow_serving.config import model_server_config_pb2
 
-from serving.common.http_status import HTTP_STATUS
+from serving.common.errors import HTTP_STATUS
 from tests.serving.stubs import (
     ROWS,
     classify,
