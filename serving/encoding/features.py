@@ -61,6 +61,24 @@ class TensorSpec:
             return f"{self.dtype} (of any shape)"
         return f"{self.dtype} ({', '.join('?' if d is None else str(d) for d in self.shape)})"
 
+    def raw_form(self, name: str, leading_axes: int) -> tuple[np.dtype[Any], bool, int | None]:
+        """Returns the dtype of raw values, whether they are lists, and the length of the lists.
+
+        Args:
+            name: Name of the feature, for the error.
+            leading_axes: Axes of requests and candidates.
+
+        Raises:
+            InvalidFeature: It takes neither of them.
+        """
+        axes = -1 if self.shape is None else len(self.shape) - leading_axes
+        if axes not in (0, 1) or not takes_raw_values(self.numpy_dtype):
+            raise InvalidFeature(
+                f"Feature {name!r} of type {self} takes neither values nor lists of them. Send "
+                "arrays with Predict: `Client.predict`."
+            )
+        return self.numpy_dtype, bool(axes), self.shape[-1] if axes and self.shape else None
+
 
 def encode_rows(rows: Rows, specs: Mapping[str, TensorSpec]) -> dict[str, np.ndarray]:
     """Converts B rows of raw values to one array (B, ...) for each input."""
@@ -236,41 +254,21 @@ def _values(rows: Rows, name: str) -> list[Any] | pa.Array:
     return [row.get(name) for row in rows]
 
 
-def _rank(name: str, spec: TensorSpec) -> int:
-    if spec.shape is None:
-        raise InvalidFeature(
-            f"Feature {name!r} has a shape that the signature leaves open. "
-            "Send arrays with `Client.predict`."
-        )
-    return len(spec.shape)
-
-
 def _column(
     name: str, values: list[Any] | pa.Array, spec: TensorSpec, *, leading_axes: int
 ) -> np.ndarray:
     """Converts one feature to an array (len(values),), or (len(values), S) if it takes lists."""
-    axes = _rank(name, spec) - leading_axes
-    if axes not in (0, 1) or spec.numpy_dtype is None or spec.shape is None:
-        raise InvalidFeature(
-            f"Feature {name!r} of type {spec} takes no single values and no lists. "
-            "Send arrays with `Client.predict`."
-        )
-    dtype = spec.numpy_dtype
-    if not takes_raw_values(dtype):
-        raise InvalidFeature(
-            f"Feature {name!r} of type {spec} takes no raw values. Send arrays with "
-            "`Client.predict`."
-        )
+    dtype, is_list, width = spec.raw_form(name, leading_axes)
     missing = missing_value(dtype)
     if not isinstance(values, list):
         from serving.encoding import arrow
 
-        if axes == 0:
-            return arrow.entries(name, values, dtype, missing)
-        return arrow.lists(name, values, dtype, missing, spec.shape[-1])
-    if axes == 0:
+        if is_list:
+            return arrow.lists(name, values, dtype, missing, width)
+        return arrow.entries(name, values, dtype, missing)
+    if not is_list:
         return np.array(convert(name, values, dtype), dtype)
     lists = [as_list(name, value, spec.dtype) for value in values]
     lengths = np.array([len(entries) for entries in lists], np.int64)
     entries = np.array(convert(name, itertools.chain.from_iterable(lists), dtype), dtype)
-    return padded(name, entries, lengths, spec.shape[-1], missing)
+    return padded(name, entries, lengths, width, missing)

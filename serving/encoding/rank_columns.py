@@ -13,7 +13,7 @@ import numpy as np
 from serving.common.errors import InvalidArgument
 from serving.encoding.array_values import Misfit, fitted
 from serving.encoding.features import TensorSpec
-from serving.encoding.raw_values import missing_value, shortened, takes_raw_values
+from serving.encoding.raw_values import missing_value, shortened
 from serving.protos import scoring_pb2
 
 # Lists are padded to the longest. A larger array needs all its values.
@@ -44,14 +44,7 @@ class InputSpec(NamedTuple):
         Raises:
             InvalidArgument: The input takes neither single values nor lists.
         """
-        axes = -1 if spec.shape is None else len(spec.shape) - leading_axes
-        if axes not in (0, 1) or not takes_raw_values(spec.numpy_dtype):
-            raise InvalidArgument(
-                f"Feature {name!r} of type {spec} takes neither values nor lists of them: "
-                "send arrays with Predict."
-            )
-        width = spec.shape[-1] if axes and spec.shape else None
-        return cls(name, spec.numpy_dtype, bool(axes), width)
+        return cls(name, *spec.raw_form(name, leading_axes))
 
     @property
     def missing(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from serving.common.errors import InvalidArgument
@@ -14,6 +15,11 @@ from serving.observability.prediction_log.log_files import LogFiles
 from serving.observability.prediction_log.logger import PredictionLogger
 from serving.observability.shadow import ShadowOptions, ShadowTraffic
 from serving.observability.spans import spans_from_environment
+
+_LOST_ROWS = {
+    "dropped": "Requests that were not logged: the queue was full.",
+    "failed": "Requests that could not be written.",
+}
 
 
 class Observers:
@@ -52,18 +58,10 @@ class Observers:
         if config.prediction_log_dir:
             self._log = _prediction_log(config)
             self.all.append(self._log.observe)
-            if metrics is not None:
-                log = self._log
-                metrics.gauge(
-                    "prediction_log_dropped",
-                    "Requests that were not logged: the queue was full.",
-                    lambda: log.dropped,
-                )
-                metrics.gauge(
-                    "prediction_log_failed",
-                    "Requests that could not be written.",
-                    lambda: log.failed,
-                )
+            for count, text in _LOST_ROWS.items():
+                value = functools.partial(getattr, self._log, count)
+                if metrics is not None:
+                    metrics.gauge(f"prediction_log_{count}", text, value)
         if config.shadow:
             if metrics is None:
                 raise InvalidArgument(
