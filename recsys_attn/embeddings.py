@@ -201,11 +201,11 @@ class FeatureEmbedding(Layer):
                 f"`inputs` must have every feature of the schema. Missing: {missing}. "
                 f"Received: {sorted(inputs)}"
             )
-        given = dict(inputs)
+        tensors = dict(inputs)
         for feature in self.schema.features:
-            if isinstance(feature, Sequence) and given[feature.name].shape[1] == 0:
-                given[feature.name] = ops.pad(given[feature.name], [[0, 0], [0, 1]])
-        return given
+            if isinstance(feature, Sequence) and tensors[feature.name].shape[1] == 0:
+                tensors[feature.name] = ops.pad(tensors[feature.name], [[0, 0], [0, 1]])
+        return tensors
 
     def _embed_side(
         self, table: Table, side: Side, inputs: Mapping[str, Tensor], vectors: dict[str, Tensor]
@@ -215,13 +215,13 @@ class FeatureEmbedding(Layer):
         blocks, presents = [], []
         listed = bags + (table.sequences if side == "context" else ())
         if singles or listed:
-            found = self._lookup(table, singles, listed, inputs)
+            lookups = self._lookup(table, singles, listed, inputs)
             if singles:
-                values, mask = found.pop(0)
+                values, mask = lookups.pop(0)
                 blocks.append(values)
                 presents.append(mask)
                 vectors.update({name: values[..., i, :] for i, name in enumerate(singles)})
-            for name, (values, mask) in zip(listed, found, strict=True):
+            for name, (values, mask) in zip(listed, lookups, strict=True):
                 if name in bags:
                     values = masked_mean(values, mask)
                     blocks.append(values)
@@ -266,8 +266,8 @@ class FeatureEmbedding(Layer):
             every = ops.cast(self._projections[table.name], rows.dtype)
             names = [singles] * bool(singles) + [(name,) for name in listed]
             vectors = [
-                projected(vector, [every[place] for place in table.places(own)])
-                for vector, own in zip(vectors, names, strict=True)
+                projected(vector, [every[place] for place in table.places(of_vector)])
+                for vector, of_vector in zip(vectors, names, strict=True)
             ]
         return list(zip(vectors, cut(present, lengths, -1), strict=True))
 
@@ -308,18 +308,18 @@ class FeatureEmbedding(Layer):
 
     def _query(self, sequences: tuple[Sequence, ...], vectors: dict[str, Tensor]) -> Tensor:
         """Concatenates the query features to `(B, T, K)`; `T` is 1 if all are context."""
-        found = {s.name: self._partner(s, vectors) for s in sequences if s.shares is not None}
+        partners = {s.name: self._partner(s, vectors) for s in sequences if s.shares is not None}
         like = next(
-            (v for s, v in found.items() if self._side_of_partner(s) == "candidate"),
-            next(iter(found.values()), None),
+            (v for s, v in partners.items() if self._side_of_partner(s) == "candidate"),
+            next(iter(partners.values()), None),
         )
         parts = []
         for sequence in sequences:
             if like is None:
                 events = vectors[sequence.name]
                 parts.append(ops.zeros_like(ops.sum(events, axis=1, keepdims=True)))
-            elif sequence.name in found:
-                parts.append(found[sequence.name] + ops.zeros_like(like[..., :1]))
+            elif sequence.name in partners:
+                parts.append(partners[sequence.name] + ops.zeros_like(like[..., :1]))
             else:
                 width = width_of(self.schema, sequence.name, self.width)
                 parts.append(ops.repeat(ops.zeros_like(like[..., :1]), width, axis=-1))
@@ -361,9 +361,9 @@ class FeatureEmbedding(Layer):
         for table in self._tables:
             their = theirs[table.name]
             if table.rows:
-                found = ops.convert_to_numpy(other._table_weights[table.name])
+                matrix = ops.convert_to_numpy(other._table_weights[table.name])
                 begins = [(their.offsets[name], table.sizes[name]) for name in table.parts]
-                rows = [found[begin : begin + size] for begin, size in begins]
+                rows = [matrix[begin : begin + size] for begin, size in begins]
                 self._table_weights[table.name].assign(np.concatenate(rows))
             if table.table_width:
                 every = ops.convert_to_numpy(other._projections[table.name])

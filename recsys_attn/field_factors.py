@@ -16,17 +16,17 @@ _FACTORS: ContextVar[list[Tensor] | None] = ContextVar("factors of fields", defa
 
 def record_factors(factors: Tensor) -> None:
     """Adds the factors of a call, (..., F), to the list of the innermost `recorded_factors`."""
-    found = _FACTORS.get()
-    if found is not None:
-        found.append(factors)
+    record = _FACTORS.get()
+    if record is not None:
+        record.append(factors)
 
 
 @contextmanager
 def recorded_factors() -> Iterator[list[Tensor]]:
     """Yields a list that gets the factors of every call inside."""
-    found: list[Tensor] = []
-    token = _FACTORS.set(found)
+    record: list[Tensor] = []
+    token = _FACTORS.set(record)
     try:
-        yield found
+        yield record
     finally:
         _FACTORS.reset(token)

@@ -162,9 +162,9 @@ def _symbol(layer: Layer, name: str, shape: Any) -> Any:
     if shape is None:
         return None
     if isinstance(shape, Mapping):
-        return {key: _symbol(layer, name, each) for key, each in shape.items()}
+        return {key: _symbol(layer, name, item) for key, item in shape.items()}
     if not all(size is None or isinstance(size, int) for size in shape):
-        return [_symbol(layer, name, each) for each in shape]
+        return [_symbol(layer, name, item) for item in shape]
     named = _is_here(type(layer).call) and name.endswith(_INTEGERS)
     integers = named or name in layer.integer_arguments
     return keras.KerasTensor(shape, dtype="int32" if integers else layer.compute_dtype)

@@ -123,13 +123,13 @@ def loss_options(
     """
     if isinstance(loss, CrossEntropy | Focal | Jrc | RankingLoss):
         return loss
-    given = dict(loss) if isinstance(loss, Mapping) else {"name": loss}
-    name: Any = given.get("name")
+    options = dict(loss) if isinstance(loss, Mapping) else {"name": loss}
+    name: Any = options.get("name")
     if name not in get_args(LossName):
         raise ValueError(f"{unknown}. {unknown_name(name, get_args(LossName))}")
     kind: Any = _WITH_OPTIONS.get(name, RankingLoss)
     known = [option.name for option in fields(kind)]
-    for option in given:
+    for option in options:
         if option not in known:
             raise ValueError(f"The loss {name!r} has no such option. {unknown_name(option, known)}")
-    return kind(**given)
+    return kind(**options)

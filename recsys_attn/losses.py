@@ -94,8 +94,8 @@ def cross_entropy_loss(
     known, labels, logits = _known(labels, logits, mask)
     if smoothing:
         labels = labels * (1 - smoothing) + smoothing / 2
-    each = ops.binary_crossentropy(labels, logits, from_logits=True)
-    return ops.sum(each * ops.cast(known, each.dtype), axis=-1)
+    losses = ops.binary_crossentropy(labels, logits, from_logits=True)
+    return ops.sum(losses * ops.cast(known, losses.dtype), axis=-1)
 
 
 def focal_loss(labels: Tensor, logits: Tensor, mask: Tensor, gamma: float = 2.0) -> Tensor:
@@ -128,9 +128,9 @@ def focal_loss(labels: Tensor, logits: Tensor, mask: Tensor, gamma: float = 2.0)
     """
     known, labels, logits = _known(labels, logits, mask)
     of_positive, of_negative = ops.softplus(-logits), ops.softplus(logits)  # -log p, -log(1 - p)
-    each = labels * ops.exp(-gamma * of_negative) * of_positive
-    each += (1 - labels) * ops.exp(-gamma * of_positive) * of_negative
-    return ops.sum(each * ops.cast(known, each.dtype), axis=-1)
+    losses = labels * ops.exp(-gamma * of_negative) * of_positive
+    losses += (1 - labels) * ops.exp(-gamma * of_positive) * of_negative
+    return ops.sum(losses * ops.cast(known, losses.dtype), axis=-1)
 
 
 def jrc_loss(labels: Tensor, logits: Tensor, mask: Tensor, alpha: float = 0.5) -> Tensor:
@@ -172,8 +172,8 @@ def jrc_loss(labels: Tensor, logits: Tensor, mask: Tensor, alpha: float = 0.5) -
     calibration = cross_entropy_loss(labels, logits, mask)
     known, labels, logits = _known(labels, logits, mask)
     total = ops.logsumexp(ops.where(known, logits, _MASKED), axis=-1, keepdims=True)
-    each = labels * ops.cast(known, logits.dtype) * (total - logits)
-    return alpha * calibration + (1 - alpha) * ops.sum(each, axis=-1)
+    losses = labels * ops.cast(known, logits.dtype) * (total - logits)
+    return alpha * calibration + (1 - alpha) * ops.sum(losses, axis=-1)
 
 
 def softmax_loss(labels: Tensor, logits: Tensor, mask: Tensor) -> Tensor:
@@ -241,9 +241,9 @@ def bpr_loss(labels: Tensor, logits: Tensor, mask: Tensor) -> Tensor:
     positive = labels * ops.cast(known, labels.dtype)
     negative = (1 - labels) * ops.cast(known, labels.dtype)
     pairs = positive[..., :, None] * negative[..., None, :]
-    each = ops.softplus(logits[..., None, :] - logits[..., :, None])
+    losses = ops.softplus(logits[..., None, :] - logits[..., :, None])
     count = ops.sum(positive, axis=-1) * ops.sum(negative, axis=-1)
-    return ops.sum(pairs * each, axis=(-2, -1)) / ops.maximum(count, 1)
+    return ops.sum(pairs * losses, axis=(-2, -1)) / ops.maximum(count, 1)
 
 
 def list_mle_loss(labels: Tensor, logits: Tensor, mask: Tensor) -> Tensor:
@@ -341,8 +341,8 @@ def task_loss(loss: LossName | LossOptions) -> TaskLoss:
     [0.347]
     """
     options = dataclasses.asdict(loss_options(loss))
-    found = LOSSES[options.pop("name")]
-    return found._replace(of_requests=partial(found.of_requests, **options))
+    kind = LOSSES[options.pop("name")]
+    return kind._replace(of_requests=partial(kind.of_requests, **options))
 
 
 class _Requests(NamedTuple):

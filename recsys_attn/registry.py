@@ -102,15 +102,15 @@ class Registry:
             raise TypeError(f"Expected {self.kind}. {self.hint}. Received: {member!r}")
         return _make(member, self._maker(member), {}, defaults)
 
-    def _from_short_form(self, given: Mapping[str, Any], defaults: Any) -> Any:
-        name, config = given.get("class_name"), given.get("config") or {}
+    def _from_short_form(self, short_form: Mapping[str, Any], defaults: Any) -> Any:
+        name, config = short_form.get("class_name"), short_form.get("config") or {}
         if name is None:
             raise ValueError(
                 f"Expected `class_name` in the config of {self.kind}: {{ class_name = ..., "
-                f"config = {{ ... }} }}. Received: {sorted(given)}"
+                f"config = {{ ... }} }}. Received: {sorted(short_form)}"
             )
         make = self._maker(name)
-        unknown = set(given) - {"class_name", "config"}
+        unknown = set(short_form) - {"class_name", "config"}
         if unknown or not isinstance(config, Mapping):
             received = f"{sorted(unknown)} beside `class_name`" if unknown else f"config={config!r}"
             raise ValueError(
@@ -125,10 +125,10 @@ class Registry:
             return
         received = arguments_of(member)[: len(self.call)]
         if received != self.call:
-            expected, found = (", ".join([*names, "..."]) for names in (self.call, received))
+            expected, actual = (", ".join([*names, "..."]) for names in (self.call, received))
             raise TypeError(
                 f"Expected {self.kind}, which is a layer with `call({expected})`. {self.hint}. "
-                f"Received: {member!r} with `call({found})`"
+                f"Received: {member!r} with `call({actual})`"
             )
 
     def _maker(self, name: Any) -> Callable[..., Any]:

@@ -258,12 +258,12 @@ class Schema:
             )
         for name in ("transform", "width", "table_width", "size"):
             not_given = DEFAULT if name == "transform" else None
-            own, shared = getattr(feature, name), getattr(owner, name)
-            if own not in (not_given, shared):
+            value, shared = getattr(feature, name), getattr(owner, name)
+            if value not in (not_given, shared):
                 raise ValueError(
                     f"Sequence {feature.name!r} shares the table of {owner.name!r}, whose `{name}` "
-                    f"is {shared!r}. Received: {name}={own!r}. Remove the sequence's `{name}`, or "
-                    f"give {owner.name!r} the same"
+                    f"is {shared!r}. Received: {name}={value!r}. Remove the sequence's `{name}`, "
+                    f"or give {owner.name!r} the same"
                 )
 
     def __getitem__(self, name: str) -> Feature:

@@ -72,23 +72,23 @@ def with_own_seed(config: Any, index: int) -> Any:
     seed = None if config is None else config["config"].get("seed")
     if not isinstance(seed, int):
         return config
-    own = np.random.SeedSequence([seed, index]).generate_state(1) >> 1  # an int32
-    return {**config, "config": {**config["config"], "seed": int(own[0])}}
+    drawn = np.random.SeedSequence([seed, index]).generate_state(1) >> 1  # an int32
+    return {**config, "config": {**config["config"], "seed": int(drawn[0])}}
 
 
-def layer_of(name: str, given: Any, *arguments: str, such_as: str) -> Any:
+def layer_of(name: str, identifier: Any, *arguments: str, such_as: str) -> Any:
     """Returns a layer for an instance or a config, and checks its call arguments.
 
     Raises:
         TypeError: It is not a layer, or its `call` does not have all arguments.
     """
-    layer = deserialize(given)
+    layer = deserialize(identifier)
     if isinstance(layer, keras.layers.Layer) and takes(layer, *arguments):
         return layer
     wanted = " and ".join(f"`{argument}`" for argument in arguments)
     raise TypeError(
         f"`{name}` must be a layer that takes {wanted}, such as {such_as}, or its config. "
-        f"Received: {given!r} of type {type(given).__name__}"
+        f"Received: {identifier!r} of type {type(identifier).__name__}"
     )
 
 
@@ -119,8 +119,8 @@ def nameless(config: Any) -> Any:
         return [nameless(value) for value in config]
     if not isinstance(config, Mapping):
         return config
-    own = config.get("config")
-    if "registered_name" in config and isinstance(own, Mapping):
-        own = {key: value for key, value in own.items() if key != "name"}
-        config = {**config, "config": own}
+    options = config.get("config")
+    if "registered_name" in config and isinstance(options, Mapping):
+        options = {key: value for key, value in options.items() if key != "name"}
+        config = {**config, "config": options}
     return {key: nameless(value) for key, value in config.items()}

@@ -111,31 +111,31 @@ class Disagreement(Layer):
         return output
 
 
-def get_disagreement(given: Any) -> Disagreement | None:
+def get_disagreement(disagreement: Any) -> Disagreement | None:
     """Returns a penalty for an instance, a config, or factors by name; None for None.
 
     Raises:
-        TypeError: `given` is none of these.
+        TypeError: `disagreement` is none of these.
         ValueError: The name of a factor is unknown, or a factor is negative.
 
     >>> get_disagreement({"outputs": 0.1}).get_config()["outputs"]
     0.1
     """
-    if isinstance(given, Mapping) and "registered_name" in given:
-        given = deserialize(given)
-    if isinstance(given, Mapping):
+    if isinstance(disagreement, Mapping) and "registered_name" in disagreement:
+        disagreement = deserialize(disagreement)
+    if isinstance(disagreement, Mapping):
         names = ("subspace", "positions", "outputs")
-        for name in given.keys() - set(names):
+        for name in disagreement.keys() - set(names):
             raise ValueError(
                 "`disagreement` must be a table of the weights `subspace`, `positions` and "
                 f"`outputs`. {unknown_name(name, names)}"
             )
-        return Disagreement(**given)
-    if given is None or isinstance(given, Disagreement):
-        return given
+        return Disagreement(**disagreement)
+    if disagreement is None or isinstance(disagreement, Disagreement):
+        return disagreement
     raise TypeError(
         "`disagreement` must be a layer such as Disagreement(outputs=0.1), its weights, such as "
-        f"{{'outputs': 0.1}}, or its config. Received: {given!r}"
+        f"{{'outputs': 0.1}}, or its config. Received: {disagreement!r}"
     )
 
 

@@ -181,12 +181,12 @@ def sparse_transformer(
     require_positive("stride", stride)
     if summary is not None:
         require_positive("summary", summary)
-    past = (
+    near_and_far = (
         Local(stride, 0) | Strided(stride)
         if summary is None
         else Block(stride) | Fixed(stride, summary)
     )
-    return Dense(pattern=_and(past & Causal(), pattern), **kwargs)
+    return Dense(pattern=_and(near_and_far & Causal(), pattern), **kwargs)
 
 
 @_preset

@@ -20,5 +20,5 @@ def distinct(ids: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """
     if not _TENSORFLOW:
         return ops.arange(size, dtype="int32"), ids
-    found, places = tf.unique(tf.reshape(ids, [-1]))
-    return found, tf.reshape(places, tf.shape(ids))
+    values, places = tf.unique(tf.reshape(ids, [-1]))
+    return values, tf.reshape(places, tf.shape(ids))

@@ -64,10 +64,10 @@ def forward(steps: Sequence[Step], streams: Streams, tensors: Sequence[Any]) -> 
 
 
 def _on_tensorflow(steps: Sequence[Step], streams: Streams, tensors: Sequence[Any]) -> Streams:
-    given = [index for index, tensor in enumerate(tensors) if tensor is not None]
+    indices = [index for index, tensor in enumerate(tensors) if tensor is not None]
 
     def function(first: Any, second: Any, *values: Any) -> Any:
-        known = dict(zip(given, values, strict=True))
+        known = dict(zip(indices, values, strict=True))
         others = [known.get(index) for index in range(len(tensors))]
         # Its forward pass is on no tape, which would keep everything in eager calls.
         outputs = tf.recompute_grad(lambda one, two: forward(steps, (one, two), others))(
@@ -87,12 +87,12 @@ def _on_tensorflow(steps: Sequence[Step], streams: Streams, tensors: Sequence[An
                     tape.watch([at, *(value for value in values if value.dtype.is_floating)])
                     added = update(at, others)
                 more, *others_more = tape.gradient(added, [at, *sources], by_output)
-                for index, each in enumerate(others_more):
-                    if each is not None:
-                        each = tf.convert_to_tensor(each)  # a table has a sparse one
-                        sums[index] = each if sums[index] is None else sums[index] + each
+                for index, term in enumerate(others_more):
+                    if term is not None:
+                        term = tf.convert_to_tensor(term)  # a table has a sparse one
+                        sums[index] = term if sums[index] is None else sums[index] + term
                 by_at = by_at if more is None else by_at + more
-                done[:] = [by_at, *(each for each in others_more if each is not None)]
+                done[:] = [by_at, *(term for term in others_more if term is not None)]
                 return output - added, by_at
 
             (one, two), (by_one, by_two) = outputs, by
@@ -103,51 +103,56 @@ def _on_tensorflow(steps: Sequence[Step], streams: Streams, tensors: Sequence[An
 
         return outputs, gradient
 
-    first, second = tf.custom_gradient(function)(*streams, *(tensors[index] for index in given))
+    first, second = tf.custom_gradient(function)(*streams, *(tensors[index] for index in indices))
     return first, second
 
 
 def _on_jax(steps: Sequence[Step], streams: Streams, tensors: Sequence[Any]) -> Streams:
     # All that is differentiated is an argument: JAX has no gradient of what a function closes over.
-    def applied(update: Update, weights: Any, own: Any, x: Any, others: Any) -> Any:
-        with keras.StatelessScope(state_mapping=list(zip(weights, own, strict=True))):
+    def applied(update: Update, weights: Any, block_values: Any, x: Any, others: Any) -> Any:
+        with keras.StatelessScope(state_mapping=list(zip(weights, block_values, strict=True))):
             return update(x, others)
 
     def run(values: Any, streams: Any, others: Any) -> Any:
         first, second = streams
-        for step, own in zip(steps, values, strict=True):
-            first = first + applied(step.first, step.weights, own, second, others)
-            second = second + applied(step.second, step.weights, own, first, others)
+        for step, block_values in zip(steps, values, strict=True):
+            first = first + applied(step.first, step.weights, block_values, second, others)
+            second = second + applied(step.second, step.weights, block_values, first, others)
         return first, second
 
     def keeping(values: Any, streams: Any, others: Any) -> Any:
         outputs = run(values, streams, others)
         return outputs, (values, outputs, others)
 
-    def gradient(kept: Any, by: Any) -> Any:
-        values, (one, two), others = kept
+    def gradient(residuals: Any, by: Any) -> Any:
+        values, (one, two), others = residuals
         by_one, by_two = by
         floats = [other if _is_float(other) else None for other in others]
         by_values: list[Any] = []
         by_floats = [None if x is None else jax.numpy.zeros_like(x) for x in floats]
 
         def undone(
-            update: Update, weights: Any, own: Any, pair: Streams, by_at: Any, by_output: Any
+            update: Update,
+            weights: Any,
+            block_values: Any,
+            pair: Streams,
+            by_at: Any,
+            by_output: Any,
         ) -> Any:
-            def added(own: Any, x: Any, floats: Any) -> Any:
+            def added(block_values: Any, x: Any, floats: Any) -> Any:
                 mixed = [o if f is None else f for f, o in zip(floats, others, strict=True)]
-                return applied(update, weights, own, x, mixed)
+                return applied(update, weights, block_values, x, mixed)
 
             at, output = pair
-            result, backward = jax.vjp(added, own, at, floats)
+            result, backward = jax.vjp(added, block_values, at, floats)
             by_own, more, by_more = backward(by_output)
-            for index, each in enumerate(by_more):
-                if each is not None:
-                    by_floats[index] = by_floats[index] + each
+            for index, term in enumerate(by_more):
+                if term is not None:
+                    by_floats[index] = by_floats[index] + term
             return output - result, by_at + more, by_own
 
-        for step, own in zip(reversed(steps), reversed(values), strict=True):
-            parts = step.weights, own
+        for step, block_values in zip(reversed(steps), reversed(values), strict=True):
+            parts = step.weights, block_values
             two, by_one, of_second = undone(step.second, *parts, (one, two), by_one, by_two)
             one, by_two, of_first = undone(step.first, *parts, (two, one), by_two, by_one)
             by_values.insert(0, jax.tree.map(jax.numpy.add, of_first, of_second))

@@ -21,5 +21,5 @@ def places_of(mask: Tensor) -> tuple[Tensor, Tensor]:
     flat = ops.reshape(mask, (-1,))
     if not _TENSORFLOW:
         return ops.arange(flat.shape[0], dtype="int32"), ops.cast(flat, "float32")
-    found = tf.cast(tf.where(flat)[:, 0], "int32")
-    return found, tf.ones_like(found, "float32")
+    places = tf.cast(tf.where(flat)[:, 0], "int32")
+    return places, tf.ones_like(places, "float32")

@@ -27,7 +27,7 @@ def is_mixer(layer: keras.layers.Layer) -> bool:
     return takes(layer, "present") and not takes(layer, "query_mask", "key_mask")
 
 
-def require_arguments(attention: keras.layers.Layer, given: dict[str, Any]) -> None:
+def require_arguments(attention: keras.layers.Layer, arguments: dict[str, Any]) -> None:
     """Raises unless attention takes the arguments of a block that are given.
 
     Raises:
@@ -35,12 +35,12 @@ def require_arguments(attention: keras.layers.Layer, given: dict[str, Any]) -> N
         ValueError: There is a mask of the memory or the context, and no such.
     """
     for name in ("memory", "context"):
-        if given.get(f"{name}_mask") is not None and given.get(name) is None:
+        if arguments.get(f"{name}_mask") is not None and arguments.get(name) is None:
             raise ValueError(
                 f"`{name}_mask` is the mask of `{name}`; give both. Received: {name}=None"
             )
     for name, needed in _ARGUMENTS.items():
-        if given.get(name) is not None and not takes(attention, *needed):
+        if arguments.get(name) is not None and not takes(attention, *needed):
             raise TypeError(
                 f"`{name}` needs an attention that takes {' and '.join(needed)}, such as "
                 f"MultiHeadAttention. Received: {attention!r}"
@@ -53,7 +53,7 @@ def attend(
     present: Tensor | None,
     memory: tuple[Tensor | None, Tensor | None],
     query: Tensor | None = None,
-    **given: Tensor | None,
+    **arguments: Tensor | None,
 ) -> Tensor:
     """Returns the attention of a sequence to its memory and itself.
 
@@ -63,23 +63,23 @@ def attend(
         present: (B, S).
         memory: The memory (B, M, E) and its mask (B, M), or None.
         query: (B, S, E), another stream at the places of the sequence; x if it is None.
-        given: `attention_mask`, `attention_bias`, `positions`, `segments`, `context`,
+        arguments: `attention_mask`, `attention_bias`, `positions`, `segments`, `context`,
             `context_mask`; None for those not given.
     """
     before, before_mask = memory
-    require_arguments(attention, {**given, "memory": before, "memory_mask": before_mask})
+    require_arguments(attention, {**arguments, "memory": before, "memory_mask": before_mask})
     if is_mixer(attention):
         return attention(x, present=present)
-    placed = {name: given.pop(name, None) for name in ("positions", "segments")}
-    others = {name: value for name, value in given.items() if value is not None}
+    placed = {name: arguments.pop(name, None) for name in ("positions", "segments")}
+    others = {name: value for name, value in arguments.items() if value is not None}
     keys, key_mask, length = x, present, 0
     if before is not None:
         require_mask_of("memory_mask", before_mask, before)
         keys, length = ops.concatenate([ops.cast(before, x.dtype), x], axis=1), ops.shape(before)[1]
         key_mask = _joined(before, before_mask, x, present)
-    for name, each in placed.items():
-        if each is not None:
-            others[f"key_{name}"] = ops.convert_to_tensor(each)
+    for name, positions in placed.items():
+        if positions is not None:
+            others[f"key_{name}"] = ops.convert_to_tensor(positions)
             others[f"query_{name}"] = others[f"key_{name}"][..., length:]
     query = x if query is None else query
     return attention(query, keys, query_mask=present, key_mask=key_mask, **others)

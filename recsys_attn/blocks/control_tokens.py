@@ -98,8 +98,8 @@ class ControlTokens(Layer):
             first = ops.repeat(positions[:, :1], count, axis=1)
             placed["positions"] = ops.concatenate([first, positions], axis=1)
         masks = [
-            ops.ones(ops.shape(each)[:2], "bool") if mask is None else ops.cast(mask, "bool")
-            for each, mask in ((context, context_mask), (inputs, present))
+            ops.ones(ops.shape(x)[:2], "bool") if mask is None else ops.cast(mask, "bool")
+            for x, mask in ((context, context_mask), (inputs, present))
         ]
         encoded = self.encoder(
             ops.concatenate([ops.cast(tokens, inputs.dtype), inputs], axis=1),
@@ -109,7 +109,7 @@ class ControlTokens(Layer):
         return ops.cast(encoded[:, count:], self.compute_dtype)
 
     def compute_output_spec(
-        self, inputs: Tensor, context: Tensor, present: Tensor | None = None, **given: Any
+        self, inputs: Tensor, context: Tensor, present: Tensor | None = None, **arguments: Any
     ) -> Tensor:
         require_mask_of("present", present, inputs)
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)

@@ -96,7 +96,9 @@ class TransformerDecoder(Stack):
             )
         return self.finish(x, present, condition)
 
-    def compute_output_spec(self, inputs: Tensor, context: Tensor, *args: Any, **given: Any) -> Any:
+    def compute_output_spec(
+        self, inputs: Tensor, context: Tensor, *args: Any, **arguments: Any
+    ) -> Any:
         for block in self.blocks:
-            output = block.compute_output_spec(inputs, context, *args, **given)
+            output = block.compute_output_spec(inputs, context, *args, **arguments)
         return output

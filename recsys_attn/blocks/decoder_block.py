@@ -133,19 +133,19 @@ class TransformerDecoderBlock(ResidualBlock):
         require_mask_of("present", present, inputs)
         require_mask_of("context_mask", context_mask, context)
         self.require_condition(condition)
-        own, across = self.sublayers[:2]
+        within, across = self.sublayers[:2]
         if memory is not None:
-            memory = own.entry(memory, memory_mask, condition)
+            memory = within.entry(memory, memory_mask, condition)
         update = attend(
             self.attention,
-            own.entry(inputs, present, condition),
+            within.entry(inputs, present, condition),
             present,
             (memory, memory_mask),
             attention_mask=attention_mask,
             attention_bias=attention_bias,
             positions=positions,
         )
-        x = own(inputs, update, present, condition)
+        x = within(inputs, update, present, condition)
         pairs = {} if cross_attention_mask is None else {"attention_mask": cross_attention_mask}
         update = self.cross_attention(
             across.entry(x, present, condition),
@@ -157,9 +157,9 @@ class TransformerDecoderBlock(ResidualBlock):
         return self.finish(across(x, update, present, condition), present, condition)
 
     def compute_output_spec(
-        self, inputs: Tensor, context: Tensor, present: Tensor | None = None, **given: Any
+        self, inputs: Tensor, context: Tensor, present: Tensor | None = None, **arguments: Any
     ) -> Tensor:
-        require_mask_of("context_mask", given.get("context_mask"), context)
-        own = {name: each for name, each in given.items() if name != "context_mask"}
-        require_arguments(self.attention, own)
-        return self.output_spec(inputs, present, given)
+        require_mask_of("context_mask", arguments.get("context_mask"), context)
+        of_attention = {name: value for name, value in arguments.items() if name != "context_mask"}
+        require_arguments(self.attention, of_attention)
+        return self.output_spec(inputs, present, arguments)

@@ -128,11 +128,11 @@ def _bend_in_training(
     The gradient consists of operations on the arguments, so that it has derivatives too.
     """
 
-    def gradient(*given: Tensor, upstream: Tensor | None = None) -> tuple[Tensor | None, ...]:
+    def gradient(*tensors: Tensor, upstream: Tensor | None = None) -> tuple[Tensor | None, ...]:
         # PyTorch passes the arguments too; the others pass the upstream gradient only.
         if upstream is None:
-            given, upstream = (x, share, mean, scale, alpha), given[0]
-        by_x, by_alpha = _gradient(*given, upstream)
+            tensors, upstream = (x, share, mean, scale, alpha), tensors[0]
+        by_x, by_alpha = _gradient(*tensors, upstream)
         return by_x, None, None, None, by_alpha
 
     return _fused_bend(x, mean, scale, alpha), gradient

@@ -72,9 +72,17 @@ class TransformerEncoder(Stack):
         context_shape: Shape | None = None,
     ) -> None:
         self._require_memory(memory_shape)
-        each = None if memory_shape is None else (memory_shape[0], *memory_shape[2:])
+        block_memory_shape = None if memory_shape is None else (memory_shape[0], *memory_shape[2:])
         for block in self.blocks:
-            build_part(self, "block", block, inputs_shape, each, condition_shape, context_shape)
+            build_part(
+                self,
+                "block",
+                block,
+                inputs_shape,
+                block_memory_shape,
+                condition_shape,
+                context_shape,
+            )
             if self.reversible:
                 require_constant(block)
         if self.final_norm is not None:
@@ -145,12 +153,12 @@ class TransformerEncoder(Stack):
         inputs: Tensor,
         present: Tensor | None = None,
         return_states: bool = False,
-        **given: Any,
+        **arguments: Any,
     ) -> Any:
         if self.reversible:
-            _require_none_kept(given.get("memory"), return_states)
+            _require_none_kept(arguments.get("memory"), return_states)
         for block in self.blocks:
-            output = block.compute_output_spec(inputs, present, **given)
+            output = block.compute_output_spec(inputs, present, **arguments)
         if not return_states:
             return output
         batch, length, width = inputs.shape

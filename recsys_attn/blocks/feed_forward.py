@@ -108,7 +108,9 @@ class FeedForward(Layer):
     def _chunked(self, inputs: Tensor, chunks: int) -> Tensor:
         # Tensors as arguments: TensorFlow has no gradient of variables in a recomputed loop.
         layers = [*self.hidden.dense, self.output_layer, *([self.gate] if self.gated else [])]
-        weights = [ops.cast(w, inputs.dtype) for each in layers for w in (each.kernel, each.bias)]
+        weights = [
+            ops.cast(w, inputs.dtype) for layer in layers for w in (layer.kernel, layer.bias)
+        ]
         activation = self.hidden.activations[0]
 
         def network(x: Tensor, *weights: Tensor) -> Tensor:

@@ -116,8 +116,8 @@ class GatingMixer(PositionMixer):
         allowed = None if present is None else present[:, None]
         if self.causal:
             length = ops.shape(x)[1]
-            past = ops.tril(ops.ones((length, length), "bool"))
-            allowed = past if allowed is None else ops.logical_and(past, allowed)
+            causal = ops.tril(ops.ones((length, length), "bool"))
+            allowed = causal if allowed is None else ops.logical_and(causal, allowed)
         return self._attended(query, key, value, allowed)
 
     def _attended(

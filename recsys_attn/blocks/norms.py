@@ -85,11 +85,11 @@ def normalise(
     """Calls a normalisation with those of the mask and the condition that it takes."""
     if factors_are_constant() and type(norm) in _LINEAR:
         return _LINEAR[type(norm)](norm, x)
-    given = {}
+    arguments = {}
     for name, value in (("mask", present), ("condition", condition)):
         if value is not None and takes(norm, name):
-            given[name] = value
-    return norm(x, **given)
+            arguments[name] = value
+    return norm(x, **arguments)
 
 
 def _layer_norm(norm: Any, x: Tensor) -> Tensor:

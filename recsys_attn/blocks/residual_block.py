@@ -110,10 +110,12 @@ class ResidualBlock(Layer):
             x = around(x, hidden, present, condition)
         return zero_padding(x, present)
 
-    def output_spec(self, inputs: Tensor, present: Tensor | None, given: dict[str, Any]) -> Tensor:
+    def output_spec(
+        self, inputs: Tensor, present: Tensor | None, arguments: dict[str, Any]
+    ) -> Tensor:
         """Checks a symbolic call, and returns its output."""
         require_mask_of("present", present, inputs)
-        self.require_condition(given.get("condition"))
+        self.require_condition(arguments.get("condition"))
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
     def get_config(self) -> Config:

@@ -58,9 +58,9 @@ def _require_same_twice(block: TransformerBlock) -> None:
         "a gate with noise": getattr(getattr(heads, "gate", None), "penalty", None) is not None,
         "a disagreement": getattr(heads, "disagreement", None) is not None,
     }
-    found = [name for name, there in reasons.items() if there]
-    if found:
-        _refuse(found[0])
+    refusals = [name for name, holds in reasons.items() if holds]
+    if refusals:
+        _refuse(refusals[0])
 
 
 def require_constant(block: TransformerBlock) -> None:
@@ -79,18 +79,19 @@ def _refuse(what: str) -> None:
     )
 
 
-def reversible_pass(blocks: Sequence[TransformerBlock], x: Tensor, **given: Any) -> Tensor:
+def reversible_pass(blocks: Sequence[TransformerBlock], x: Tensor, **arguments: Any) -> Tensor:
     """Returns the mean of the two streams after all blocks, (B, S, E).
 
     Args:
         blocks: The blocks in the order of their use.
         x: (B, S, E), both streams at first.
-        given: `present`, `condition`, `attention_mask`, `attention_bias`, `positions`,
+        arguments: `present`, `condition`, `attention_mask`, `attention_bias`, `positions`,
             `segments`, `context`, `context_mask`.
     """
     steps = [_step(block) for block in blocks]
     tensors = [
-        None if given[name] is None else ops.convert_to_tensor(given[name]) for name in _TENSORS
+        None if arguments[name] is None else ops.convert_to_tensor(arguments[name])
+        for name in _TENSORS
     ]
     first, second = reversible(steps, (x, x), tensors)
     return (first + second) / 2

@@ -136,24 +136,24 @@ class SegmentMemory(Layer):
         """Returns how many events one event attends at most, of `length`; None: without a bound."""
         if self.segment is None:
             return length
-        own = self.memory + self.segment
-        return own if length is None else min(own, length)
+        most = self.memory + self.segment
+        return most if length is None else min(most, length)
 
-    def initial_state(self, batch_size: Any, kept: int | None = None) -> MemoryState:
+    def initial_state(self, batch_size: Any, events: int | None = None) -> MemoryState:
         """Returns the state before the first segment.
 
         Args:
             batch_size: B.
-            kept: Number of events that it keeps, of which a segment attends the last M. Defaults
+            events: Number of events that it keeps, of which a segment attends the last M. Defaults
                 to M.
         """
         if not self.built:
             raise ValueError("The size of the state is not known before the layer is called once")
-        kept = self.memory if kept is None else kept
-        shape = (batch_size, len(self.encoder.applied), kept, self.width)
+        events = self.memory if events is None else events
+        shape = (batch_size, len(self.encoder.applied), events, self.width)
         return MemoryState(
             ops.zeros(shape, self.compute_dtype),
-            ops.zeros((batch_size, kept), "bool"),
+            ops.zeros((batch_size, events), "bool"),
             ops.zeros((batch_size,), "int32"),
         )
 
@@ -206,11 +206,11 @@ class SegmentMemory(Layer):
         # Padding goes first, in order, so that the latest events stand at the end.
         total = ops.shape(mask)[1]
         order = ops.arange(total, dtype="int32") + ops.cast(mask, "int32") * total
-        kept = there.shape[1]
-        latest = ops.argsort(order, axis=1)[:, -kept:]
+        size = there.shape[1]
+        latest = ops.argsort(order, axis=1)[:, -size:]
         states = ops.take_along_axis(states, latest[:, None, :, None], axis=2)
-        shape = (-1, len(self.encoder.applied), kept, self.width)
-        mask = ops.reshape(ops.take_along_axis(mask, latest, axis=1), (-1, kept))
+        shape = (-1, len(self.encoder.applied), size, self.width)
+        mask = ops.reshape(ops.take_along_axis(mask, latest, axis=1), (-1, size))
         return output, MemoryState(ops.reshape(states, shape), mask, state.user)
 
     def _looped(
@@ -281,8 +281,10 @@ def _checked(user: Any) -> Tensor:
 def _require_memory(attention: Any) -> None:
     """Raises unless attention can attend a memory before its own sequence."""
     mechanism = getattr(attention, "mechanism", None)
-    own = getattr(mechanism, "own_sequence", False) or getattr(mechanism, "causal", False)
-    if is_mixer(attention) or own:
+    needs_sequence = getattr(mechanism, "own_sequence", False) or getattr(
+        mechanism, "causal", False
+    )
+    if is_mixer(attention) or needs_sequence:
         part = attention if mechanism is None or is_mixer(attention) else mechanism
         raise TypeError(
             f"{type(part).__name__} has one sequence and no memory before it. Use attention with "

@@ -59,7 +59,9 @@ class Stack(Layer):
                 f"`depth` must be a multiple of the number of blocks, {len(self.blocks)}, each "
                 f"of which is applied equally often. Received: depth={depth}"
             )
-        for residual in (each.residual for block in self.blocks for each in block.sublayers):
+        for residual in (
+            sublayer.residual for block in self.blocks for sublayer in block.sublayers
+        ):
             if getattr(residual, "depth", None) not in (None, depth):
                 raise ValueError(
                     f"`depth` of {type(residual).__name__} is the number of blocks of the stack; "
@@ -75,7 +77,7 @@ class Stack(Layer):
     @property
     def _mechanisms(self) -> list[Any]:
         attentions = [block.attention for block in self.blocks]
-        return [each.mechanism for each in attentions if hasattr(each, "mechanism")]
+        return [attention.mechanism for attention in attentions if hasattr(attention, "mechanism")]
 
     def _require_one_meaning(self) -> None:
         for mechanism in self._mechanisms:

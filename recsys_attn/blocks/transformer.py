@@ -162,7 +162,7 @@ class TransformerBlock(ResidualBlock):
         return self.finish(around(inputs, update, present, condition), present, condition)
 
     def compute_output_spec(
-        self, inputs: Tensor, present: Tensor | None = None, **given: Any
+        self, inputs: Tensor, present: Tensor | None = None, **arguments: Any
     ) -> Tensor:
-        require_arguments(self.attention, given)
-        return self.output_spec(inputs, present, given)
+        require_arguments(self.attention, arguments)
+        return self.output_spec(inputs, present, arguments)

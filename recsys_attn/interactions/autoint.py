@@ -78,23 +78,24 @@ class AutoInt(Layer):
             disagreement,
             dtype=self.dtype_policy,
         )
-        own = {*keras.layers.Layer().get_config(), "kept_heads"}
-        self.options = {k: v for k, v in template.get_config().items() if k not in own}
+        excluded = {*keras.layers.Layer().get_config(), "kept_heads"}
+        self.options = {k: v for k, v in template.get_config().items() if k not in excluded}
         self.layers = []
-        for index, kept in enumerate(kept_heads):
+        for index, heads in enumerate(kept_heads):
             layer = InteractingLayer(
                 **{**self.options, "gate": with_own_seed(self.options["gate"], index)},
-                kept_heads=kept,
+                kept_heads=heads,
                 dtype=self.dtype_policy,
             )
-            if kept is not None:
-                take_heads(layer.heads.mechanism, kept)
+            if heads is not None:
+                take_heads(layer.heads.mechanism, heads)
             self.layers.append(layer)
 
-    def with_layers_without_heads(self, kept: Mapping[Any, Sequence[int]]) -> AutoInt:
+    def with_layers_without_heads(self, heads_of: Mapping[Any, Sequence[int]]) -> AutoInt:
         """Returns a copy in which some layers have some of their heads."""
         smaller = [
-            layer.without_heads(kept[layer]) if layer in kept else layer for layer in self.layers
+            layer.without_heads(heads_of[layer]) if layer in heads_of else layer
+            for layer in self.layers
         ]
         config = {**self.get_config(), "kept_heads": [layer.kept_heads for layer in smaller]}
         return type(self).from_config(config)
@@ -122,10 +123,10 @@ class AutoInt(Layer):
         return self.layers[-1].compute_output_spec(inputs, field_mask)
 
     def get_config(self) -> Config:
-        kept = [None if x.kept_heads is None else list(x.kept_heads) for x in self.layers]
+        heads = [None if x.kept_heads is None else list(x.kept_heads) for x in self.layers]
         return {
             **super().get_config(),
             "num_layers": len(self.layers),
             **self.options,
-            "kept_heads": kept if any(kept) else None,
+            "kept_heads": heads if any(heads) else None,
         }

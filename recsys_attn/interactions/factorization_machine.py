@@ -39,8 +39,8 @@ class FactorizationMachine(Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         total = ops.sum(inputs, axis=-2)
-        own = ops.sum(ops.square(inputs), axis=-2)
-        return 0.5 * ops.sum(ops.square(total) - own, axis=-1, keepdims=True)
+        squares = ops.sum(ops.square(inputs), axis=-2)
+        return 0.5 * ops.sum(ops.square(total) - squares, axis=-1, keepdims=True)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-2], 1)

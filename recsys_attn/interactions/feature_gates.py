@@ -71,10 +71,10 @@ class ContextGate(Layer):
                 f"Received: context={list(self.context)}, inputs.shape={tuple(input_shape)}"
             )
         if self.network is not None:
-            given = (*input_shape[:-2], len(self.context) * width)
-            self.network.build(given)
+            context_shape = (*input_shape[:-2], len(self.context) * width)
+            self.network.build(context_shape)
             self.kernel = self.add_weight(
-                shape=(self.network.compute_output_shape(given)[-1], fields * width),
+                shape=(self.network.compute_output_shape(context_shape)[-1], fields * width),
                 initializer="glorot_uniform",
                 name="kernel",
             )
@@ -84,9 +84,9 @@ class ContextGate(Layer):
         logits = self.bias
         if self.network is not None:
             shape = ops.shape(inputs)
-            given = ops.take(inputs, self.context, axis=-2)
+            context = ops.take(inputs, self.context, axis=-2)
             size = len(self.context) * inputs.shape[-1]
-            hidden = self.network(ops.reshape(given, (*shape[:-2], size)))
+            hidden = self.network(ops.reshape(context, (*shape[:-2], size)))
             logits = ops.reshape(ops.matmul(hidden, self.kernel), shape) + self.bias
         gates = held(2 * ops.sigmoid(logits))
         record_factors(ops.mean(gates, axis=-1))

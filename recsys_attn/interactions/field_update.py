@@ -58,19 +58,19 @@ class FieldUpdate:
                 raise ValueError(f"`update.{name}` must be a name. {unknown_name(value, names)}")
 
     @classmethod
-    def of(cls, given: Any) -> FieldUpdate:
+    def of(cls, update: Any) -> FieldUpdate:
         """Returns the update of a table of some of its keys; the default for None."""
-        if isinstance(given, cls):
-            return given
-        if given is not None and not isinstance(given, Mapping):
+        if isinstance(update, cls):
+            return update
+        if update is not None and not isinstance(update, Mapping):
             raise ValueError(
                 f"`update` must be a table with keys of {sorted(_NAMES)}, such as "
-                f'{{ norm = "layer" }}. Received: update={given!r}'
+                f'{{ norm = "layer" }}. Received: update={update!r}'
             )
-        for key in given or ():
+        for key in update or ():
             if key not in _NAMES:
                 raise ValueError(f"`update` has no key {key!r}. {unknown_name(key, _NAMES)}")
-        return cls(**(given or {}))
+        return cls(**(update or {}))
 
     @property
     def use_bias(self) -> bool:

@@ -200,24 +200,24 @@ class InteractingLayer(Layer):
         index = [place.get(head, self.computed_heads) for head in range(self.num_heads)]
         return ops.take(ops.pad(output, ((0, 0), (0, 0), (0, 1), (0, 0))), np.array(index), axis=2)
 
-    def without_heads(self, kept: Sequence[int]) -> InteractingLayer:
+    def without_heads(self, keep: Sequence[int]) -> InteractingLayer:
         """Returns an unbuilt copy with some of the heads; `prune_heads` sets its weights."""
         computed = range(self.num_heads) if self.kept_heads is None else self.kept_heads
-        config = {**self.get_config(), "kept_heads": [computed[head] for head in kept]}
+        config = {**self.get_config(), "kept_heads": [computed[head] for head in keep]}
         smaller = type(self).from_config(config)
-        take_heads(smaller.heads.mechanism, kept)
+        take_heads(smaller.heads.mechanism, keep)
         return smaller
 
     def slice_heads(
-        self, weight: Any, value: np.ndarray, shape: Shape, kept: Sequence[int]
+        self, weight: Any, value: np.ndarray, shape: Shape, keep: Sequence[int]
     ) -> np.ndarray:
         """Returns the part of a weight that belongs to some of the computed heads."""
         if weight is not self.kernel and weight is not self.bias:
-            return slice_heads(value, shape, self.computed_heads, kept)
+            return slice_heads(value, shape, self.computed_heads, keep)
         parts = np.split(value, np.cumsum(list(self._part_sizes.values()))[:-1], axis=-1)
         sizes = self._head_sizes.values()
         sliced = [
-            slice_heads(part, (*part.shape[:-1], len(kept) * size), self.computed_heads, kept)
+            slice_heads(part, (*part.shape[:-1], len(keep) * size), self.computed_heads, keep)
             for part, size in zip(parts, sizes, strict=False)
         ]
         return np.concatenate([*sliced, *parts[len(sizes) :]], axis=-1)

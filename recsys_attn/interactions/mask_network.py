@@ -177,9 +177,9 @@ class MaskNetwork(Layer):
                 f"Received: inputs.shape={tuple(inputs_shape)}"
             )
         if self.embedding_norm:
-            each = (fields, width)
-            self.scale = self.add_weight(shape=each, initializer="ones", name="scale")
-            self.offset = self.add_weight(shape=each, initializer="zeros", name="offset")
+            sizes = (fields, width)
+            self.scale = self.add_weight(shape=sizes, initializer="ones", name="scale")
+            self.offset = self.add_weight(shape=sizes, initializer="zeros", name="offset")
         embeddings: Shape = (*inputs_shape[:-2], fields * width)
         shape = embeddings
         for block in self.blocks:

@@ -139,11 +139,11 @@ class TargetAttention(Layer):
         sizes = (output.shape[0], *heads, query.shape[1], history.shape[1])
         return output, keras.KerasTensor(sizes, dtype=self.compute_dtype)
 
-    def with_layers_without_heads(self, kept: Mapping[Any, Sequence[int]]) -> TargetAttention:
-        """Returns a copy with some of the heads, if `kept` has its attention."""
-        if self.attention not in kept:
+    def with_layers_without_heads(self, heads_of: Mapping[Any, Sequence[int]]) -> TargetAttention:
+        """Returns a copy with some of the heads, if `heads_of` has its attention."""
+        if self.attention not in heads_of:
             return self
-        smaller = self.attention.without_heads(kept[self.attention])
+        smaller = self.attention.without_heads(heads_of[self.attention])
         config = {"mechanism": serialize(smaller.mechanism)}
         num_heads = smaller.get_config()["num_heads"]
         return type(self).from_config({**self.get_config(), **config, "num_heads": num_heads})

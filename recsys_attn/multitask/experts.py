@@ -145,10 +145,10 @@ def hard_concrete(name: str, gate: Any) -> HardConcrete:
         name: The argument, for the error.
         gate: An instance, a name or a config.
     """
-    found = GATES.get(gate)
-    if not isinstance(found, HardConcrete):
+    part = GATES.get(gate)
+    if not isinstance(part, HardConcrete):
         raise TypeError(
             f"`{name}` must be a HardConcrete, the gate that closes experts and fields, its name "
             f"or its config. Received: {name}={gate!r}"
         )
-    return found
+    return part

@@ -96,18 +96,18 @@ class GatedTowers(Layer):
                 f"condition_size={self.condition_size}"
             )
         for layers, gates in zip(self.layers, self.gates, strict=True):
-            shapes = [(*input_shape[:-1], each) for each in (size, *self.units)]
+            shapes = [(*input_shape[:-1], width) for width in (size, *self.units)]
             for layer, shape in zip(layers, shapes, strict=False):
                 layer.build(shape)
             for gate, shape in zip(gates, shapes, strict=True):
                 gate.build(shape, input_shape)
 
     def call(self, inputs: Tensor, where: Tensor | None = None) -> Tensor:
-        x, given = (
+        x, features = (
             inputs[..., : -self.condition_size],
             inputs[..., -self.condition_size :],
         )
-        condition = ops.concatenate([given, self.constant(x)], axis=-1)
+        condition = ops.concatenate([features, self.constant(x)], axis=-1)
         outputs = []
         for layers, (first, *gates) in zip(self.layers, self.gates, strict=True):
             h = first(x, condition)

@@ -176,21 +176,21 @@ class MMoE(Layer):
         """Number of experts, for `prune_heads`."""
         return int(self.experts.num_experts)
 
-    def without_heads(self, kept: Sequence[int]) -> MMoE:
+    def without_heads(self, keep: Sequence[int]) -> MMoE:
         """Returns an unbuilt copy with some of the experts; `prune_heads` sets its weights."""
         if self.attention_gate is not None:
             require_order_free("The gate's mechanism", self.attention_gate.mechanism)
-        experts = {**self.experts.get_config(), "num_experts": len(kept)}
+        experts = {**self.experts.get_config(), "num_experts": len(keep)}
         return type(self).from_config({**self.get_config(), "experts": Experts(**experts)})
 
     def slice_heads(
-        self, weight: Any, value: np.ndarray, shape: Shape, kept: Sequence[int]
+        self, weight: Any, value: np.ndarray, shape: Shape, keep: Sequence[int]
     ) -> np.ndarray:
         """Returns the part of a weight that belongs to some of the experts."""
         if self.input_gate is not None and weight is self.input_gate.kernel:
             by_task = value.reshape(len(value), self.num_tasks, -1)
-            return by_task[:, :, list(kept)].reshape(len(value), -1)
-        return slice_heads(value, shape, self.computed_heads, kept)
+            return by_task[:, :, list(keep)].reshape(len(value), -1)
+        return slice_heads(value, shape, self.computed_heads, keep)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.num_tasks, self.experts.units[-1])

@@ -55,9 +55,9 @@ class ProbabilityChain(Layer):
     def call(self, logits: Tensor, where: Tensor | None = None) -> Tensor:
         first, *others = ops.unstack(-logits, logits.shape[-1], axis=-1)
         chain = [first]
-        for own in others:
+        for logit in others:
             before = chain[-1]
-            terms = ops.stack([before, own, before + own], axis=-1)
+            terms = ops.stack([before, logit, before + logit], axis=-1)
             chain.append(ops.logsumexp(terms, axis=-1))
         return -ops.stack(chain, axis=-1)
 

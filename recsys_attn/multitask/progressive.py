@@ -108,8 +108,8 @@ class ProgressiveExperts(Layer):
     @property
     def task_counts(self) -> list[int]:
         """Number of tasks that may use each expert of the last layer."""
-        own = [1] * (self.num_tasks * self.task_experts)
-        return own + [self.num_tasks] * self.shared_experts
+        counts = [1] * (self.num_tasks * self.task_experts)
+        return counts + [self.num_tasks] * self.shared_experts
 
     def build(self, input_shape: Shape) -> None:
         shape = (None, input_shape[-1])
@@ -123,9 +123,9 @@ class ProgressiveExperts(Layer):
         rows = ops.reshape(inputs, (-1, inputs.shape[-1]))
         states, shares = [rows] * (self.num_tasks + 1), []
         for experts, gates in zip(self.experts, self.gates, strict=True):
-            found = [expert(x) for expert, x in zip(experts, states, strict=True)]  # (n, M, U)
-            used = [[own, found[-1]] for own in found[:-1]] + [found]
-            pairs = zip(gates, states, used, strict=False)  # the last layer has no shared gate
+            groups = [expert(x) for expert, x in zip(experts, states, strict=True)]  # (n, M, U)
+            seen_by = [[group, groups[-1]] for group in groups[:-1]] + [groups]
+            pairs = zip(gates, states, seen_by, strict=False)  # the last layer has no shared gate
             mixed = [self._mixed(gate, x, parts) for gate, x, parts in pairs]
             states, shares = [state for state, _ in mixed], [share for _, share in mixed]
         output = ops.stack(states, axis=1)
@@ -143,10 +143,10 @@ class ProgressiveExperts(Layer):
 
     def _over_all(self, shares: Tensor, task: int) -> Tensor:
         """Returns the shares of a task's own and the shared experts, with zeros for the others."""
-        own, shared = shares[:, : self.task_experts], shares[:, self.task_experts :]
-        none = ops.zeros_like(own)
+        of_task, shared = shares[:, : self.task_experts], shares[:, self.task_experts :]
+        none = ops.zeros_like(of_task)
         return ops.concatenate(
-            [own if k == task else none for k in range(self.num_tasks)] + [shared], axis=-1
+            [of_task if k == task else none for k in range(self.num_tasks)] + [shared], axis=-1
         )
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

@@ -127,15 +127,15 @@ class TaskEmbeddingExperts(Layer):
         leading = ops.shape(inputs)[:-1]
         parts = self.num_tasks + 1
         rows = ops.reshape(inputs, (-1, inputs.shape[-1] // parts, parts))
-        shared, *own = ops.unstack(rows, parts, axis=-1)
+        shared, *by_task = ops.unstack(rows, parts, axis=-1)
         counted = None if where is None else ops.reshape(where, (-1,))
         of_shared, *of_tasks = (
             ops.transpose(experts(x), (1, 0, 2))  # (M, n, U)
-            for experts, x in zip(self.experts, (shared, *own), strict=True)
+            for experts, x in zip(self.experts, (shared, *by_task), strict=True)
         )
-        constant = [self.constant(each) for each in of_tasks]
+        constant = [self.constant(embedding) for embedding in of_tasks]
         outputs, gates = [], []
-        for task, (x, gate) in enumerate(zip(own, self.gates, strict=True)):
+        for task, (x, gate) in enumerate(zip(by_task, self.gates, strict=True)):
             hidden = gate(x + shared, where=counted)
             gates.append(held(self.weighting(self.logits[task](hidden))))
             used = [*constant[:task], of_tasks[task], *constant[task + 1 :], of_shared]

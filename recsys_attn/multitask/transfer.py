@@ -102,8 +102,8 @@ class AdaptiveTransfer(Layer):
         first, *others = (tower(inputs, where=where) for tower in self.towers)
         states, none = [first], ops.zeros_like(first[..., :1])
         shares = [ops.concatenate([none, none + 1], axis=-1)]
-        for own, passed_on, kernel in zip(others, self.passed_on, self.kernels, strict=True):
-            parts = ops.stack([passed_on(states[-1], where=where), own], axis=-2)
+        for state, passed_on, kernel in zip(others, self.passed_on, self.kernels, strict=True):
+            parts = ops.stack([passed_on(states[-1], where=where), state], axis=-2)
             query, key, value = ops.split(ops.matmul(parts, kernel), 3, axis=-1)
             logits = ops.sum(query * key, axis=-1) / math.sqrt(self.units[-1])
             shares.append(held(self.weighting(logits)))

@@ -81,9 +81,9 @@ class Attributes(Objective):
         places, weights = places_of(known)
         vectors = model.rows(ops.take(ops.reshape(items, (-1,)), places))[0]
         flat = ops.reshape(labels, (-1,))
-        found = cross_entropy(self.of_item(vectors), ops.take(flat, places), weights)
+        loss = cross_entropy(self.of_item(vectors), ops.take(flat, places), weights)
         if not self.hidden:
-            return found
+            return loss
         drawn = keras.random.uniform(ops.shape(items), dtype="float32", seed=self.draws)
         hidden = ops.logical_and(known, drawn < self.hidden)
         events = model.events(inputs)
@@ -92,12 +92,12 @@ class Attributes(Objective):
         places, weights = places_of(hidden)
         states = ops.take(ops.reshape(states, (-1, states.shape[-1])), places, axis=0)
         more = cross_entropy(self.of_state(states), ops.take(flat, places), weights)
-        return Loss(found.total + more.total, found.count + more.count)
+        return Loss(loss.total + more.total, loss.count + more.count)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor) -> Loss:
     """Returns the loss of predicting a label (P,) from logits (P, labels)."""
     logits = ops.cast(logits, "float32")
     right = ops.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
-    each = ops.logsumexp(logits, axis=1) - right
-    return Loss(ops.sum(each * weights), ops.sum(weights))
+    losses = ops.logsumexp(logits, axis=1) - right
+    return Loss(ops.sum(losses * weights), ops.sum(weights))

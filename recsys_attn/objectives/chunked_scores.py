@@ -47,20 +47,20 @@ def cross_entropy(
 
         def step(sums: Any, places: Tensor, counts: Tensor) -> Any:
             loss, by_table = sums
-            own, wanted = ops.take(states, places, axis=0), ops.take(targets, places)
+            vectors, wanted = ops.take(states, places, axis=0), ops.take(targets, places)
             weight = (ops.take(weights, places) * counts)[:, None]
             target = ops.take(table, wanted, axis=0)
-            logits = ops.matmul(own, across)
+            logits = ops.matmul(vectors, across)
             # With `initial` Keras allows that there are no positions.
             most = ops.max(logits, axis=-1, keepdims=True, initial=-math.inf)
             parts = ops.exp(logits - most)
             whole = ops.sum(parts, axis=-1, keepdims=True)
-            each = most + ops.log(whole) - ops.sum(own * target, axis=-1, keepdims=True)
+            losses = most + ops.log(whole) - ops.sum(vectors * target, axis=-1, keepdims=True)
             share = weight / whole
-            by_table = by_table + ops.matmul(ops.transpose(parts), share * own)
-            by_table = by_table - ops.segment_sum(weight * own, wanted, table.shape[0])
+            by_table = by_table + ops.matmul(ops.transpose(parts), share * vectors)
+            by_table = by_table - ops.segment_sum(weight * vectors, wanted, table.shape[0])
             by_states = share * ops.matmul(parts, table) - weight * target
-            return (loss + ops.sum(weight * each), by_table), by_states
+            return (loss + ops.sum(weight * losses), by_table), by_states
 
         start = (ops.zeros((), "float32"), ops.zeros_like(table))
         (loss, by_table), by_states = in_chunks(step, start, ops.shape(states)[0], chunk)
@@ -98,9 +98,9 @@ def scores_at(states: Tensor, rows: Tensor, places: Tensor, most: int) -> Tensor
 
         def gradient(by: Tensor) -> Any:
             def step(sums: Any, at: Tensor, counts: Tensor) -> Any:
-                own, chosen = ops.take(states, at, axis=0), ops.take(places, at, axis=0)
+                vectors, chosen = ops.take(states, at, axis=0), ops.take(places, at, axis=0)
                 by_own = ops.take(by, at, axis=0) * counts[:, None]
-                by_states, by_rows = backward(by_own, own, rows, chosen)
+                by_states, by_rows = backward(by_own, vectors, rows, chosen)
                 return (sums[0] + by_rows,), by_states
 
             (by_rows,), by_states = in_chunks(step, (ops.zeros_like(rows),), count, chunk)

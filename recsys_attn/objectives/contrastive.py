@@ -90,9 +90,9 @@ class Contrastive(Objective):
         cosines = ops.where(left_out, -1e9, cosines)
         partner = (ops.arange(rows) + rows // 2) % rows
         alike = ops.take_along_axis(cosines, partner[:, None], axis=1)[:, 0]
-        each = ops.logsumexp(cosines, axis=1) - alike
+        losses = ops.logsumexp(cosines, axis=1) - alike
         counted = ops.cast(valid, "float32")
-        return Loss(ops.sum(ops.where(valid, each, 0.0)), ops.sum(counted))
+        return Loss(ops.sum(ops.where(valid, losses, 0.0)), ops.sum(counted))
 
     def view(self, inputs: Inputs, present: Tensor, item: str) -> dict[str, Tensor]:
         """Returns a changed copy of the histories.
@@ -118,7 +118,7 @@ class Contrastive(Objective):
         span = ops.cast(first, "float32") + drawn * ops.cast(mixed, "float32")
         order = ops.argsort(ops.where(inside, span, key), axis=1)
         hidden = keras.random.uniform((rows, length), dtype="float32", seed=self.draws) < self.mask
-        found = {}
+        views = {}
         for name, x in inputs.items():
             ids = ops.cast(x, "int32")
             by_view = {
@@ -131,8 +131,8 @@ class Contrastive(Objective):
             result = ids
             for number, view in enumerate(self.views):
                 result = ops.where(kind == number, by_view[view], result)
-            found[name] = result
-        return found
+            views[name] = result
+        return views
 
     def _part(self, count: Tensor, share: float) -> tuple[Tensor, Tensor]:
         """Returns the begin and the size `(B, 1)` of a drawn part of each history."""

@@ -54,11 +54,11 @@ class ReplacedItem(Objective):
         others = model.size - RESERVED_IDS
         drawn = RESERVED_IDS + random_below(ops.shape(items), others, self.draws)
         chosen = keras.random.uniform(ops.shape(items), dtype="float32", seed=self.draws)
-        shown = ops.where(ops.logical_and(known, chosen < self.share), drawn, items)
-        replaced = ops.cast(ops.not_equal(shown, items), "float32")
-        states = model.encode(model.events({**inputs, model.item: shown}), training=True)
+        mixed = ops.where(ops.logical_and(known, chosen < self.share), drawn, items)
+        replaced = ops.cast(ops.not_equal(mixed, items), "float32")
+        states = model.encode(model.events({**inputs, model.item: mixed}), training=True)
         states = states[:, model.per_event - 1 :: model.per_event]
         logits = self.classifier(ops.cast(states, "float32"))[..., 0]
-        each = ops.softplus(logits) - replaced * logits
+        losses = ops.softplus(logits) - replaced * logits
         counted = ops.cast(known, "float32")
-        return Loss(ops.sum(each * counted), ops.sum(counted))
+        return Loss(ops.sum(losses * counted), ops.sum(counted))

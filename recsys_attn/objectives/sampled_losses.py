@@ -50,7 +50,7 @@ class SampledSoftmax(SampledLoss):
         super().__post_init__()
         require_bool("correction", self.correction)
 
-    def each(self, scores: Scores, size: int) -> Tensor:
+    def losses(self, scores: Scores, size: int) -> Tensor:
         drawn = scores.drawn - scores.log_expected if self.correction else scores.drawn
         drawn = ops.where(scores.is_other, drawn, _MASKED)
         every = ops.concatenate([scores.target[:, None], drawn], axis=1)
@@ -79,7 +79,7 @@ class BinaryCrossEntropy(SampledLoss):
     BinaryCrossEntropy(negatives=1, by='uniform', shared=False)
     """
 
-    def each(self, scores: Scores, size: int) -> Tensor:
+    def losses(self, scores: Scores, size: int) -> Tensor:
         drawn = ops.where(scores.is_other, ops.softplus(scores.drawn), 0.0)
         return self.target_weight(size) * ops.softplus(-scores.target) + ops.sum(drawn, axis=1)
 
@@ -144,7 +144,7 @@ class Bpr(SampledLoss):
     Bpr(negatives=1, by='popularity', shared=False)
     """
 
-    def each(self, scores: Scores, size: int) -> Tensor:
-        each = ops.softplus(scores.drawn - scores.target[:, None])
+    def losses(self, scores: Scores, size: int) -> Tensor:
+        losses = ops.softplus(scores.drawn - scores.target[:, None])
         others = ops.cast(scores.is_other, "float32")
-        return ops.sum(others * each, axis=1) / ops.maximum(ops.sum(others, axis=1), 1)
+        return ops.sum(others * losses, axis=1) / ops.maximum(ops.sum(others, axis=1), 1)

@@ -53,7 +53,7 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True)
 class SampledLoss(ItemLoss):
-    """The base class of losses with K drawn negatives; a subclass implements `each`.
+    """The base class of losses with K drawn negatives; a subclass implements `losses`.
 
     Items are drawn with replacement, and never a reserved id. A drawn item that is the target of
     the position does not count.
@@ -101,8 +101,8 @@ class SampledLoss(ItemLoss):
             drawn = scores_at(states, joined(*output.rows(ids)), places, most=output.size)
         is_other = ops.not_equal(draws.ids, targets[:, None])
         target = ops.sum(states * vectors, axis=-1)
-        each = self.each(Scores(target, drawn, is_other, draws.log_expected), output.size)
-        return ops.sum(ops.cast(weights, "float32") * each)
+        losses = self.losses(Scores(target, drawn, is_other, draws.log_expected), output.size)
+        return ops.sum(ops.cast(weights, "float32") * losses)
 
     def draw(self, shape: Any, size: int, counts: Tensor | None, seed: Any) -> Draws:
         """Returns the draws, ids of this shape from a catalogue of this size."""
@@ -128,6 +128,6 @@ class SampledLoss(ItemLoss):
         share = ops.cast(ops.take(counts, ids), "float32") / ops.cast(last[-1], "float32")
         return Draws(ids, log_negatives + ops.log(share))
 
-    def each(self, scores: Scores, size: int) -> Tensor:
+    def losses(self, scores: Scores, size: int) -> Tensor:
         """Returns the loss `(P,)` of each position, for a catalogue of this size."""
-        raise NotImplementedError(f"{type(self).__name__} must implement `each`")
+        raise NotImplementedError(f"{type(self).__name__} must implement `losses`")

@@ -82,11 +82,11 @@ class Segment(Objective):
         }
         segment = model.events(alone)
         states = ops.cast(model.encode(segment, training=True), "float32")
-        own = masked_mean(states, segment.present)[:, 0]
-        other = ops.roll(own, 1, axis=0)
+        summary = masked_mean(states, segment.present)[:, 0]
+        other = ops.roll(summary, 1, axis=0)
         valid = ops.logical_and(count[:, 0] > 2, ops.roll(count[:, 0], 1, axis=0) > 2)
         query = self.bilinear(context)
-        margin = ops.sum(query * (own - other), axis=-1)
+        margin = ops.sum(query * (summary - other), axis=-1)
         counted = ops.cast(ops.logical_and(valid, ops.shape(valid)[0] > 1), "float32")
         return Loss(ops.sum(ops.softplus(-margin) * counted), ops.sum(counted))
 

@@ -62,12 +62,12 @@ class SessionOrder(Objective):
         key = ops.where(ops.logical_and(second, swapped), 0, key)
         length = ops.shape(key)[1]
         order = ops.argsort(key * length + ops.arange(length, dtype="int32")[None], axis=1)
-        kept = ops.take_along_axis(ops.logical_or(first, second), order, axis=1)
-        shown = {}
+        present = ops.take_along_axis(ops.logical_or(first, second), order, axis=1)
+        features = {}
         for feature in model.sequences:
             ids = ops.take_along_axis(ops.cast(inputs[feature.name], "int32"), order, axis=1)
-            shown[feature.name] = ops.where(kept, ids, PADDING_ID)
-        events = model.events(shown)
+            features[feature.name] = ops.where(present, ids, PADDING_ID)
+        events = model.events(features)
         if events.times is not None:
             events = events._replace(times=ops.zeros_like(events.times))
         states = ops.cast(model.encode(events, training=True), "float32")
@@ -75,8 +75,8 @@ class SessionOrder(Objective):
         logits = self.classifier(vector)[:, 0]
         label = ops.cast(swapped[:, 0], "float32")
         counted = ops.cast(valid, "float32")
-        each = ops.softplus(logits) - label * logits
-        return Loss(ops.sum(each * counted), ops.sum(counted))
+        losses = ops.softplus(logits) - label * logits
+        return Loss(ops.sum(losses * counted), ops.sum(counted))
 
     def pair(self, session: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Returns the events (B, S) of two following sessions, and which rows (B,) have two."""

@@ -178,15 +178,15 @@ class RowOptimizer(AllowsFrozen, keras.optimizers.Optimizer):
     ) -> list[Tensor]:
         """Returns new values of a whole variable and its slots."""
         value, *slots = old
-        kept = []
+        counts = []
         gradient = self._clipped(gradient)
         if rows is not None and self.l2:
-            kept = [slots.pop() + ops.reshape(rows.lookups, (-1, *[1] * len(other_axes(value))))]
-            gradient = gradient + self.l2 * value / ops.cast(kept[0], value.dtype)
+            counts = [slots.pop() + ops.reshape(rows.lookups, (-1, *[1] * len(other_axes(value))))]
+            gradient = gradient + self.l2 * value / ops.cast(counts[0], value.dtype)
         if decay:
             value = value - value * decay * rate
         value, new = self.formula(gradient, value, slots, rate)
-        return [value, *new, *kept]
+        return [value, *new, *counts]
 
     def _clipped(self, gradient: Tensor) -> Tensor:
         if self.clipnorm:

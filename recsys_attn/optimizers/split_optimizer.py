@@ -126,8 +126,14 @@ class Split(HoldsOptimizers, AllowsFrozen, keras.optimizers.Optimizer):
             grads = clip_by_global_norm(grads, self.global_clipnorm)
         for part, mine in self._parts(variables):
             if any(mine):
-                gradients, own = list(compress(grads, mine)), list(compress(variables, mine))
-                part.apply(whole(gradients, own) if part is self.rest else gradients, own)
+                gradients, part_variables = (
+                    list(compress(grads, mine)),
+                    list(compress(variables, mine)),
+                )
+                part.apply(
+                    whole(gradients, part_variables) if part is self.rest else gradients,
+                    part_variables,
+                )
         self._iterations.assign_add(1)
 
     def _parts(

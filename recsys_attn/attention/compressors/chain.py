@@ -41,13 +41,15 @@ class Chain(Compressor):
                 "`compressors` must be a list of at least one compressor, such as "
                 f"['convolution', 'segments']. Received: compressors={compressors!r}"
             )
-        self.compressors = [COMPRESSORS.get(each, dtype=self.dtype_policy) for each in compressors]
-        self.ordered = all(each.ordered for each in self.compressors)
+        self.compressors = [
+            COMPRESSORS.get(compressor, dtype=self.dtype_policy) for compressor in compressors
+        ]
+        self.ordered = all(compressor.ordered for compressor in self.compressors)
 
     def build(self, key_shape: Shape, value_shape: Shape) -> None:
-        for each in self.compressors:
-            build_part(self, "compressor", each, key_shape, value_shape)
-            count = each.count(key_shape[1])
+        for compressor in self.compressors:
+            build_part(self, "compressor", compressor, key_shape, value_shape)
+            count = compressor.count(key_shape[1])
             key_shape = (key_shape[0], count, *key_shape[2:])
             value_shape = (value_shape[0], count, *value_shape[2:])
 
@@ -55,27 +57,27 @@ class Chain(Compressor):
         self, key: Tensor, value: Tensor, key_mask: Tensor | None = None
     ) -> CompressedKeys:
         summaries = CompressedKeys(key, value, key_mask)
-        for each in self.compressors:
-            summaries = each.compress(*summaries)
+        for compressor in self.compressors:
+            summaries = compressor.compress(*summaries)
         return summaries
 
     @property
     def has_shares(self) -> bool:
-        return all(each.has_shares for each in self.compressors)
+        return all(compressor.has_shares for compressor in self.compressors)
 
     def shares(self, length: Tensor, key_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
         total, key_mask = self.compressors[0].shares(length, key_mask)
-        for each in self.compressors[1:]:
-            share, key_mask = each.shares(ops.shape(total)[2], key_mask)
+        for compressor in self.compressors[1:]:
+            share, key_mask = compressor.shares(ops.shape(total)[2], key_mask)
             total = ops.matmul(share, total)
         return total, key_mask
 
     def count(self, length: int | None) -> int | None:
-        for each in self.compressors:
-            length = each.count(length)
+        for compressor in self.compressors:
+            length = compressor.count(length)
         return length
 
     def ends(self, summaries: Tensor) -> Tensor:
-        for each in reversed(self.compressors):
-            summaries = each.ends(summaries)
+        for compressor in reversed(self.compressors):
+            summaries = compressor.ends(summaries)
         return summaries

@@ -82,8 +82,8 @@ class Convolution(Compressor):
         """(B, S) -> (B, C), False for summaries that count for nothing."""
         blocks = overlapping_blocks(key_mask, self.width, self.stride)
         # A block that adds only padding would not exist with less padding.
-        own = ops.any(blocks[..., self.width - self.stride :], axis=-1)
-        return ops.concatenate([ops.any(blocks[:, :1], axis=-1), own[:, 1:]], axis=1)
+        present = ops.any(blocks[..., self.width - self.stride :], axis=-1)
+        return ops.concatenate([ops.any(blocks[:, :1], axis=-1), present[:, 1:]], axis=1)
 
     def shares(self, length: Tensor, key_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Returns equal shares of the events of a summary, since it mixes their channels."""

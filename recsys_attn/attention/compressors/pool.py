@@ -50,8 +50,8 @@ class Pool(Compressor):
     ) -> CompressedKeys:
         length = ops.shape(key)[1]
         # Even without a mask the last block may have padding.
-        given = ops.ones((1, length), "bool") if key_mask is None else key_mask
-        present = overlapping_blocks(given, self.size, self.size)  # (B, C, size)
+        mask = ops.ones((1, length), "bool") if key_mask is None else key_mask
+        present = overlapping_blocks(mask, self.size, self.size)  # (B, C, size)
         pool = _KINDS[self.kind]
         return CompressedKeys(
             pool(overlapping_blocks(key, self.size, self.size), present),

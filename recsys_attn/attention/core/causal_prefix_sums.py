@@ -51,8 +51,8 @@ def prefix_attention(
     similarity = ops.where(steps[:, None] >= steps, similarity, 0.0)
     output = batched_matmul(similarity, value) + batched_matmul(query, sums)
     if not per_channel:
-        past = batched_matmul(query, totals)
-        normaliser = ops.sum(similarity, axis=-1, keepdims=True) + past
+        earlier = batched_matmul(query, totals)
+        normaliser = ops.sum(similarity, axis=-1, keepdims=True) + earlier
         output = output / ops.maximum(normaliser, floor)
     batch, count, _, size = ops.shape(output)
     output = ops.reshape(output, (batch, heads, count // heads * chunk, size))

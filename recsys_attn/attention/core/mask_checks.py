@@ -41,7 +41,7 @@ def tensor_of(name: str, value: Any, letters: str) -> Tensor:
     return value
 
 
-def require_fit(query_shape: Shape, key_shape: Shape, **given: Any) -> None:
+def require_fit(query_shape: Shape, key_shape: Shape, **arguments: Any) -> None:
     """Raises unless masks, a bias and positions fit queries (B, T, ...) and keys (B, S, ...).
 
     Only shapes and dtypes are checked, so that a symbolic call fails at once too.
@@ -49,7 +49,7 @@ def require_fit(query_shape: Shape, key_shape: Shape, **given: Any) -> None:
     Args:
         query_shape: Shape of the queries, with N if it is known.
         key_shape: Shape of the keys.
-        given: Arguments by name; None for those not given.
+        arguments: Arguments by name; None for those not given.
     """
     batch = broadcast_batch(query_shape[0], key_shape[0])
     sizes = {
@@ -58,7 +58,7 @@ def require_fit(query_shape: Shape, key_shape: Shape, **given: Any) -> None:
         "T": query_shape[1],
         "S": key_shape[1],
     }
-    for name, value in given.items():
+    for name, value in arguments.items():
         if value is None:
             continue
         if not hasattr(value, "shape"):
@@ -84,16 +84,16 @@ def require_tensor(name: str, value: Any) -> None:
     )
 
 
-def require_pairs(name: str, given: Tensor, sizes: dict[str, int | None], is_mask: bool) -> None:
-    """Raises unless `given` is a mask or a bias of pairs, (B, T, S) or (B, N, T, S)."""
+def require_pairs(name: str, pairs: Tensor, sizes: dict[str, int | None], is_mask: bool) -> None:
+    """Raises unless `pairs` is a mask or a bias of pairs, (B, T, S) or (B, N, T, S)."""
     if is_mask:
-        require_mask(name, given)
-    elif keras.backend.standardize_dtype(given.dtype) == "bool":
+        require_mask(name, pairs)
+    elif keras.backend.standardize_dtype(pairs.dtype) == "bool":
         raise TypeError(
             f"`{name}` is added to the scores. Give a mask as `attention_mask`. "
             f"Received: {name}.dtype=bool"
         )
-    require_shape(name, given, sizes, "BTS", "BNTS")
+    require_shape(name, pairs, sizes, "BTS", "BNTS")
 
 
 def require_positions(
@@ -108,9 +108,9 @@ def require_positions(
     require_shape(name, positions, sizes, letter, f"B{letter}", f"BN{letter}")
 
 
-def require_shape(name: str, given: Tensor, sizes: dict[str, int | None], *forms: str) -> None:
+def require_shape(name: str, tensor: Tensor, sizes: dict[str, int | None], *forms: str) -> None:
     """Raises unless one of the forms fits the known sizes; a size of 1 broadcasts."""
-    shape = tuple(given.shape)
+    shape = tuple(tensor.shape)
     for form in forms:
         if len(form) == len(shape):
             for letter, size in zip(form, shape, strict=True):

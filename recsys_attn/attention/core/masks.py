@@ -47,13 +47,13 @@ class Masks(NamedTuple):
     key_times: Tensor | None = None
 
     @classmethod
-    def of(cls, query_shape: Shape, key_shape: Shape, **given: Any) -> Masks:
+    def of(cls, query_shape: Shape, key_shape: Shape, **arguments: Any) -> Masks:
         """Checks the arguments of a public layer, and returns the record.
 
         Args:
             query_shape: Shape of the queries, (B, T, N, ...).
             key_shape: Shape of the keys, (B, S, N, ...).
-            given: By name: `query_mask` (B, T), `key_mask` (B, S), `attention_mask` and
+            arguments: By name: `query_mask` (B, T), `key_mask` (B, S), `attention_mask` and
                 `attention_bias` (B, T, S) or (B, N, T, S), `query_positions` (T,) or (B, T),
                 `key_positions` (S,) or (B, S). None is the same as not given.
 
@@ -61,11 +61,11 @@ class Masks(NamedTuple):
             TypeError: A mask is neither boolean nor integer, or positions are not integers.
             ValueError: A shape does not fit.
         """
-        require_fit(query_shape, key_shape, **given)
+        require_fit(query_shape, key_shape, **arguments)
         return cls(
             **{
                 _FIELDS[name]: _in_form(name, ops.convert_to_tensor(value))
-                for name, value in given.items()
+                for name, value in arguments.items()
                 if value is not None
             }
         )

@@ -22,11 +22,11 @@ class PlacesAndTimes(NamedTuple):
     times: Tensor | None = None
 
     @classmethod
-    def of(cls, given: Any, are_times: bool) -> PlacesAndTimes:
+    def of(cls, positions: Any, are_times: bool) -> PlacesAndTimes:
         """Returns the positions of a call, which are either, beside the default places."""
-        if isinstance(given, PlacesAndTimes):
-            return given
-        return cls(times=given) if are_times else cls(places=given)
+        if isinstance(positions, PlacesAndTimes):
+            return positions
+        return cls(times=positions) if are_times else cls(places=positions)
 
     def read_by(self, part: Any) -> Tensor | None:
         """Returns the positions for a part, by its attribute `uses_times`."""

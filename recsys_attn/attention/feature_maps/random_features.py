@@ -67,7 +67,7 @@ class RandomFeatures(FeatureMap):
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         super().build(query_shape, key_shape)
         # One draw for all replicas.
-        kept = {
+        options = {
             "trainable": False,
             "autocast": False,
             "dtype": "float32",
@@ -77,10 +77,10 @@ class RandomFeatures(FeatureMap):
             shape=(query_shape[-1], self.features),
             initializer=lambda shape, dtype: self._vectors(self._noise(shape[0])),
             name="projection",
-            **kept,
+            **options,
         )
         if self.redraw_every is not None:
-            self.steps = self.add_weight(shape=(), initializer="zeros", name="steps", **kept)
+            self.steps = self.add_weight(shape=(), initializer="zeros", name="steps", **options)
 
     def call(
         self,
@@ -102,8 +102,8 @@ class RandomFeatures(FeatureMap):
         due = self.steps + 1 >= redraw_every
         # Outside of the branch: it changes the state of the generator.
         noise = self._noise(self.projection.shape[0])
-        kept = ops.convert_to_tensor(self.projection)
-        self.projection.assign(ops.cond(due, lambda: self._vectors(noise), lambda: kept))
+        projection = ops.convert_to_tensor(self.projection)
+        self.projection.assign(ops.cond(due, lambda: self._vectors(noise), lambda: projection))
         self.steps.assign(ops.where(due, 0.0, self.steps + 1))
 
     def _noise(self, size: int) -> Tensor:

@@ -20,7 +20,7 @@ def masks_of_call(
     inputs: Sequence[Tensor],
     value_mask: Tensor | None,
     key_mask: Tensor | None,
-    **given: Any,
+    **arguments: Any,
 ) -> Masks:
     """Checks the call arguments of a layer, and returns the masks for its mechanism.
 
@@ -29,7 +29,7 @@ def masks_of_call(
         num_heads: Number of heads N.
         inputs: Query (B, T, E), key (B, S, D) and value (B, S, D).
         value_mask, key_mask: (B, S); a key counts where both are True.
-        given: The other masks, the bias and the positions by name; None for those not given.
+        arguments: The other masks, the bias and the positions by name; None for those not given.
 
     Raises:
         TypeError: The mechanism does not look at one that is given, or its dtype is wrong.
@@ -44,7 +44,7 @@ def masks_of_call(
             if key_mask is None
             else ops.logical_and(ops.cast(key_mask, "bool"), value_mask)
         )
-    return mechanism.masks_of(*shapes, key_mask=key_mask, **given)
+    return mechanism.masks_of(*shapes, key_mask=key_mask, **arguments)
 
 
 def checked_shapes(
@@ -56,14 +56,14 @@ def checked_shapes(
         Shapes of query, key and value with an axis for the heads, and whether weights are wanted.
     """
     bound = inspect.signature(layer.call).bind(*args, **kwargs).arguments
-    given: dict[str, Any] = {**bound, **kwargs}  # a subclass may pass some on by `**kwargs`
-    return_weights = given.get("return_weights", False)
+    arguments: dict[str, Any] = {**bound, **kwargs}  # a subclass may pass some on by `**kwargs`
+    return_weights = arguments.get("return_weights", False)
     if return_weights:
         layer.mechanism.require_weights("`return_weights`", on_request=True)
-    query = given["query"]
-    value = query if given.get("value") is None else given["value"]
-    key = value if given.get("key") is None else given["key"]
+    query = arguments["query"]
+    value = query if arguments.get("value") is None else arguments["value"]
+    key = value if arguments.get("key") is None else arguments["key"]
     shapes = [(*x.shape[:2], num_heads, x.shape[-1]) for x in (query, key, value)]
-    mask_checks.require_fit(*shapes[:2], value_mask=given.get("value_mask"))
-    layer.mechanism.require_fit(*shapes, **{name: given.get(name) for name in MASK_ARGUMENTS})
+    mask_checks.require_fit(*shapes[:2], value_mask=arguments.get("value_mask"))
+    layer.mechanism.require_fit(*shapes, **{name: arguments.get(name) for name in MASK_ARGUMENTS})
     return shapes, return_weights

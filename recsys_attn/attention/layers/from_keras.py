@@ -64,8 +64,8 @@ def from_keras(
             f"Received: {other}"
         )
     # The names of the last two folders of a path: `query/kernel`, ..., `attention_output/bias`.
-    found = {tuple(weight.path.split("/")[-2:]): weight for weight in layer.weights}
-    kernels = {name: found[name, "kernel"].shape for name in ("query", "key", "value")}
+    weights = {tuple(weight.path.split("/")[-2:]): weight for weight in layer.weights}
+    kernels = {name: weights[name, "kernel"].shape for name in ("query", "key", "value")}
     _, heads, size = kernels["query"]
     shapes = [(None, None, kernels[name][0]) for name in ("query", "value", "key")]
     options = {"mechanism": Dense(dropout=config["dropout"]), **options}
@@ -80,7 +80,7 @@ def from_keras(
     for name in ("query", "key", "value", "output"):
         for kind in ("kernel", "bias") if config["use_bias"] else ("kernel",):
             value = keras.ops.convert_to_numpy(
-                found["attention_output" if name == "output" else name, kind]
+                weights["attention_output" if name == "output" else name, kind]
             )
             for weight in ours.weights:
                 if weight.name == f"{name}_{kind}":

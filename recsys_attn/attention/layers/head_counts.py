@@ -68,9 +68,9 @@ def size_pair(size: int, value_size: int) -> Any:
     return size if size == value_size else [size, value_size]
 
 
-def kept_key_heads(key_heads: Sequence[int], kept: Sequence[int]) -> list[int]:
+def key_heads_to_keep(key_heads: Sequence[int], keep: Sequence[int]) -> list[int]:
     """Returns the key heads that some of the query heads use."""
-    return sorted({key_heads[head] for head in kept})
+    return sorted({key_heads[head] for head in keep})
 
 
 def _checked(name: str, count: int, key_heads: Sequence[Any]) -> tuple[int, ...]:

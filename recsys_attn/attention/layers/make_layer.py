@@ -25,12 +25,12 @@ def attention_layer(
             f"attention without projections. Received: num_heads={num_heads}, head_dim={head_dim}"
         )
     mechanism = presets.get(mechanism, dtype=dtype).as_cross_attention()
-    given = {name: value for name, value in of_heads.items() if value is not None}
+    options = {name: value for name, value in of_heads.items() if value is not None}
     if num_heads is None or head_dim is None:
-        for name, value in given.items():
+        for name, value in options.items():
             raise ValueError(
                 f"`{name}` compares heads, and without `num_heads` and `head_dim` there are none. "
                 f"Received: {name}={value!r}, num_heads=None"
             )
         return Attention(mechanism, dtype=dtype)
-    return MultiHeadAttention(num_heads, head_dim, mechanism, dtype=dtype, **given)
+    return MultiHeadAttention(num_heads, head_dim, mechanism, dtype=dtype, **options)

@@ -16,8 +16,8 @@ from recsys_attn.attention.layers.context_heads import beside_context, context_h
 from recsys_attn.attention.layers.head_counts import (
     head_count,
     head_sizes_of,
-    kept_key_heads,
     key_head_of_each,
+    key_heads_to_keep,
     size_pair,
 )
 from recsys_attn.attention.layers.heads import Heads
@@ -343,24 +343,24 @@ class MultiHeadAttention(Layer):
         """Number of computed heads, for `prune_heads`."""
         return self.num_heads
 
-    def without_heads(self, kept: Sequence[int]) -> MultiHeadAttention:
+    def without_heads(self, keep: Sequence[int]) -> MultiHeadAttention:
         """Returns an unbuilt copy with some of the heads; `prune_heads` sets its weights."""
-        used = kept_key_heads(self.key_heads, kept)
-        num_heads = head_count([used.index(self.key_heads[head]) for head in kept])
+        key_heads = key_heads_to_keep(self.key_heads, keep)
+        num_heads = head_count([key_heads.index(self.key_heads[head]) for head in keep])
         smaller = type(self).from_config({**self.get_config(), "num_heads": num_heads})
-        take_heads(smaller.mechanism, kept)
+        take_heads(smaller.mechanism, keep)
         return smaller
 
     def slice_heads(
-        self, weight: Any, value: np.ndarray, shape: Shape, kept: Sequence[int]
+        self, weight: Any, value: np.ndarray, shape: Shape, keep: Sequence[int]
     ) -> np.ndarray:
         """Returns the part of a weight that belongs to some of the heads."""
         shared = [part for name in ("key", "value") for part in self._kernels.get(name, ())]
         shared += [] if self.context_heads is None else self.context_heads.weights
         if any(weight is part for part in shared):
-            used = kept_key_heads(self.key_heads, kept)
-            return slice_heads(value, shape, self.num_key_heads, used)
-        return slice_heads(value, shape, self.num_heads, kept)
+            key_heads = key_heads_to_keep(self.key_heads, keep)
+            return slice_heads(value, shape, self.num_key_heads, key_heads)
+        return slice_heads(value, shape, self.num_heads, keep)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         (query, key, value), return_weights = checked_shapes(self, self.num_heads, args, kwargs)

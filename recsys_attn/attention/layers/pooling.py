@@ -140,7 +140,7 @@ class AttentionPooling(Layer):
         )
         output, *weights = result if return_weights else (result,)
         queries = self.num_queries or 1
-        weights = [in_columns(dense_weights(each, queries, size), columns) for each in weights]
+        weights = [in_columns(dense_weights(part, queries, size), columns) for part in weights]
         restored = [ops.reshape(x, (*leading, *ops.shape(x)[1:])) for x in (output, *weights)]
         if self.num_queries is None:
             restored = [ops.squeeze(x, -2) for x in restored]

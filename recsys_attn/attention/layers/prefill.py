@@ -100,5 +100,5 @@ def _count(present: Tensor) -> Tensor:
 
 def _at(x: Tensor, places: Tensor) -> Tensor:
     """Returns the events `places` (B, C) of (B, S, K, H), zeros before the first one."""
-    found = ops.take_along_axis(x, ops.maximum(places, 0)[:, :, None, None], axis=1)
-    return ops.where((places >= 0)[:, :, None, None], found, ops.zeros_like(found))
+    rows = ops.take_along_axis(x, ops.maximum(places, 0)[:, :, None, None], axis=1)
+    return ops.where((places >= 0)[:, :, None, None], rows, ops.zeros_like(rows))

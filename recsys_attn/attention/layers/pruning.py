@@ -45,8 +45,8 @@ def prune_heads(layer: L, keep: Sequence[int] | Mapping[Any, Sequence[int]] | No
     Raises:
         TypeError: There is no layer of attention with heads in it.
         ValueError: The layer is not built, no layer has gates, `keep` names unknown heads or is
-            given for several layers, a layer occurs several times, or the kept heads depend on the
-            removed ones (`TalkingHeads`).
+            given for several layers, a layer occurs several times, or the remaining heads depend
+            on the removed ones (`TalkingHeads`).
 
     Example:
 
@@ -59,8 +59,8 @@ def prune_heads(layer: L, keep: Sequence[int] | Mapping[Any, Sequence[int]] | No
     """
     if not layer.built:
         raise ValueError("`layer` must be built before heads can be cut out of it. Call it once")
-    kept = _kept(layer, keep)
-    with replaced(_smaller_parts(layer, kept)):
+    heads_of = _heads_to_keep(layer, keep)
+    with replaced(_smaller_parts(layer, heads_of)):
         config = serialize(layer)
     smaller: L = deserialize(config)
     for old, new in zip(layers_in(layer), layers_in(smaller), strict=True):
@@ -71,12 +71,16 @@ def prune_heads(layer: L, keep: Sequence[int] | Mapping[Any, Sequence[int]] | No
             "A layer that stands in several places cannot be pruned: each place would get a copy. "
             f"Received: {layer!r}"
         )
-    owners = {id(w): (each, heads) for each, heads in kept.items() for w in each.weights}
+    owners = {
+        id(w): (attention, heads)
+        for attention, heads in heads_of.items()
+        for w in attention.weights
+    }
     for old, new in zip(layer.weights, smaller.weights, strict=True):
         value = ops.convert_to_numpy(old)
         if id(old) in owners:
-            each, heads = owners[id(old)]
-            value = each.slice_heads(old, value, tuple(new.shape), heads)
+            attention, heads = owners[id(old)]
+            value = attention.slice_heads(old, value, tuple(new.shape), heads)
         new.assign(value)
     return smaller
 
@@ -106,87 +110,95 @@ def require_order_free(name: str, mechanism: Any) -> None:
         )
 
 
-def take_heads(mechanism: Any, kept: Sequence[int]) -> None:
+def take_heads(mechanism: Any, keep: Sequence[int]) -> None:
     """Keeps some of the heads in the parts of a mechanism."""
-    mechanism.take_heads(kept)
+    mechanism.take_heads(keep)
 
 
-def slice_heads(value: np.ndarray, shape: Shape, num_heads: int, kept: Sequence[int]) -> np.ndarray:
+def slice_heads(value: np.ndarray, shape: Shape, num_heads: int, keep: Sequence[int]) -> np.ndarray:
     """Slices every axis with a size that depends on the number of heads."""
     for axis, size in enumerate(shape):
         if value.shape[axis] == size:
             continue
         per_head = value.shape[axis] // num_heads
-        columns = np.arange(value.shape[axis]).reshape(num_heads, per_head)[list(kept)]
+        columns = np.arange(value.shape[axis]).reshape(num_heads, per_head)[list(keep)]
         value = np.take(value, columns.ravel(), axis=axis)
     return value
 
 
-def _kept(
+def _heads_to_keep(
     layer: keras.layers.Layer, keep: Sequence[int] | Mapping[Any, Sequence[int]] | None
 ) -> dict[Any, list[int]]:
-    """Returns the kept heads of each layer of attention to prune."""
-    found = {id(each): each for each in layers_in(layer) if hasattr(each, "without_heads")}
-    if not found:
+    """Returns the heads to keep of each layer of attention to prune."""
+    layers = {
+        id(attention): attention
+        for attention in layers_in(layer)
+        if hasattr(attention, "without_heads")
+    }
+    if not layers:
         raise TypeError(
             "`layer` must be a MultiHeadAttention or an InteractingLayer, or hold some. "
             f"Received: {layer!r} of type {type(layer).__name__}"
         )
     if keep is None:
-        gated = [each for each in found.values() if gate_of(each) is not None]
+        gated = [attention for attention in layers.values() if gate_of(attention) is not None]
         if not gated:
             raise ValueError(
                 "`keep` must name the heads to keep, since no layer has the gate HardConcrete. "
                 "Received: keep=None"
             )
-        return {each: _checked(each, kept_units(gate_of(each))) for each in gated}
+        return {
+            attention: _checked(attention, kept_units(gate_of(attention))) for attention in gated
+        }
     if not isinstance(keep, Mapping):
-        if len(found) > 1:
+        if len(layers) > 1:
             raise ValueError(
                 "`keep` as a list names the heads of one layer; prune several by their gates, with "
                 "keep=None, or with a table by layer. "
-                f"Received: keep={list(keep)}, for {len(found)} layers of attention"
+                f"Received: keep={list(keep)}, for {len(layers)} layers of attention"
             )
-        keep = dict.fromkeys(found.values(), keep)
-    unknown = [each for each in keep if id(each) not in found]
+        keep = dict.fromkeys(layers.values(), keep)
+    unknown = [attention for attention in keep if id(attention) not in layers]
     if unknown or not keep:
         raise ValueError(
             "`keep` must have layers of attention in `layer`: "
-            f"{[each.name for each in found.values()]}. Received: {unknown or keep}"
+            f"{[attention.name for attention in layers.values()]}. Received: {unknown or keep}"
         )
-    return {each: _checked(each, heads) for each, heads in keep.items()}
+    return {attention: _checked(attention, heads) for attention, heads in keep.items()}
 
 
 def _checked(layer: Any, keep: Sequence[int]) -> list[int]:
-    kept, count = sorted(set(keep)), layer.computed_heads
-    if not kept or any(head not in range(count) for head in kept):
+    remaining, count = sorted(set(keep)), layer.computed_heads
+    if not remaining or any(head not in range(count) for head in remaining):
         raise ValueError(
             f"`keep` must name at least one of the heads 0 ... {count - 1}. "
             f"Received: keep={list(keep)}"
         )
-    gone = [head for head in range(count) if head not in kept]
+    gone = [head for head in range(count) if head not in remaining]
     heads = getattr(layer, "heads", None)  # experts have none
     weighting = getattr(getattr(heads, "mechanism", None), "weighting", None)
     while weighting is not None:
         if isinstance(weighting, TalkingHeads) and any(
-            ops.convert_to_numpy(kernel)[np.ix_(gone, kept)].any()
+            ops.convert_to_numpy(kernel)[np.ix_(gone, remaining)].any()
             for kernel in (weighting.logits_kernel, weighting.weights_kernel)
         ):
             raise ValueError(
                 f"The heads of {layer.name!r} mix their scores and weights (TalkingHeads), so "
                 "without some of them the others would compute something else. "
-                f"Received: heads {kept} mix in those of {gone}"
+                f"Received: heads {remaining} mix in those of {gone}"
             )
         weighting = getattr(weighting, "weighting", None)
-    return kept
+    return remaining
 
 
-def _smaller_parts(layer: keras.layers.Layer, kept: Mapping[Any, Sequence[int]]) -> dict[Any, Any]:
+def _smaller_parts(
+    layer: keras.layers.Layer, heads_of: Mapping[Any, Sequence[int]]
+) -> dict[Any, Any]:
     """Returns the smaller layers by those that they replace."""
-    parts = {each: each.without_heads(heads) for each, heads in kept.items()}
-    for each in layers_in(layer):
-        if hasattr(each, "with_layers_without_heads"):  # its config has no layers
-            parts[each] = each.with_layers_without_heads(kept)
+    parts = {part: part.without_heads(heads) for part, heads in heads_of.items()}
+    for part in layers_in(layer):
+        if hasattr(part, "with_layers_without_heads"):  # its config has no layers
+            parts[part] = part.with_layers_without_heads(heads_of)
     return parts
 
 

@@ -145,7 +145,7 @@ class Recurrence:
             return output, new
         present = ops.cast(present, "bool")
         output = ops.where(present[:, None, None], output, ops.zeros_like(output))
-        return output, keras.tree.map_structure(lambda *each: _where(present, *each), new, state)
+        return output, keras.tree.map_structure(lambda *pair: _where(present, *pair), new, state)
 
     def update(self, state: Any, events: Tensor, event_mask: Tensor | None = None) -> Any:
         """Returns the state of linear attention after events (B, S, E).
@@ -219,9 +219,9 @@ def _step(
         return _step(layer.encoder, state, x, condition, first)
     if isinstance(layer, TransformerEncoder):
         states = []
-        for block, each in zip(layer.applied, state, strict=True):
-            x, each = _step(block, each, x, condition, first)
-            states.append(each)
+        for block, block_state in zip(layer.applied, state, strict=True):
+            x, block_state = _step(block, block_state, x, condition, first)
+            states.append(block_state)
         return layer.finish(x, None, condition), tuple(states)
     if isinstance(layer, TransformerBlock):
         around = layer.sublayers[0]

@@ -152,15 +152,15 @@ class SegmentAttention(Layer):
 
 def _same(query_segments: Any, key_segments: Any) -> Tensor:
     """Returns whether query and key are of one segment, (B, T, S)."""
-    for name, given in (("query_segments", query_segments), ("key_segments", key_segments)):
-        if given is None:
+    for name, segments in (("query_segments", query_segments), ("key_segments", key_segments)):
+        if segments is None:
             raise ValueError(
                 f"Segments are those of queries and of keys; give both. Received: {name}=None"
             )
-        if len(given.shape) != 2 or not is_whole(given):
+        if len(segments.shape) != 2 or not is_whole(segments):
             raise TypeError(
                 f"`{name}` must be integers (B, S), the segment of each position. "
-                f"Received: {name}.shape={tuple(given.shape)}, dtype={given.dtype}"
+                f"Received: {name}.shape={tuple(segments.shape)}, dtype={segments.dtype}"
             )
-    rows, columns = (ops.cast(each, "int32") for each in (query_segments, key_segments))
+    rows, columns = (ops.cast(x, "int32") for x in (query_segments, key_segments))
     return ops.equal(rows[:, :, None], columns[:, None])

@@ -124,10 +124,10 @@ def step(
     size = ops.shape(keys)[1]
     first = ops.zeros_like(count) if first is None else first
     places = count[:, None] + ops.arange(1 - size, 1, dtype="int32")
-    own, keys_at = count - first, places - first[:, None]
+    place, keys_at = count - first, places - first[:, None]
     masks = Masks(
         key=ops.logical_and(places >= 0, keys_at >= 0),
-        query_positions=own[:, None, None],
+        query_positions=place[:, None, None],
         key_positions=keys_at[:, None],
     )
     attend = _routed if isinstance(mechanism, Routed) else _dense
@@ -135,7 +135,7 @@ def step(
     output = _joined(layer, attend(layer, heads, event, masks))
     if mechanism.score.most_keys is not None:
         # The score has no weights for more events: NaN, not the output of another position.
-        known = own < mechanism.score.most_keys
+        known = place < mechanism.score.most_keys
         output = ops.where(known[:, None, None], output, float("nan"))
     return output, KeyValueState(keys, values, count + 1)
 

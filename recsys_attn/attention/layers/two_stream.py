@@ -115,19 +115,19 @@ class TwoStreamEncoder(Layer):
             ops.pad(mask, ((0, 0), (0, 0), (before, 0)), constant_values=True)
             for mask in permutation(ranks)
         )
-        given: dict[str, Any] = {"positions": positions, "segments": segments}
+        places: dict[str, Any] = {"positions": positions, "segments": segments}
         content, states = ops.cast(inputs, self.compute_dtype), []
         query = ops.broadcast_to(ops.cast(self.start, content.dtype), ops.shape(content))
         for index, block in enumerate(self.encoder.applied):
             states.append(content)
             around = block.sublayers[0]
             keys = around.entry(content, present)
-            kept = None if memory is None else around.entry(memory[:, index], memory_mask)
-            seen = (block.attention, keys, present, (kept, memory_mask))
+            earlier = None if memory is None else around.entry(memory[:, index], memory_mask)
+            common = (block.attention, keys, present, (earlier, memory_mask))
             updates = (
-                attend(*seen, attention_mask=content_mask, **given),
+                attend(*common, attention_mask=content_mask, **places),
                 attend(
-                    *seen, query=around.entry(query, present), attention_mask=query_mask, **given
+                    *common, query=around.entry(query, present), attention_mask=query_mask, **places
                 ),
             )
             content, query = (
@@ -144,7 +144,7 @@ class TwoStreamEncoder(Layer):
         ranks: Tensor,
         present: Tensor | None = None,
         return_states: bool = False,
-        **given: Any,
+        **arguments: Any,
     ) -> Any:
         require_mask_of("present", present, inputs)
         outputs = [keras.KerasTensor(inputs.shape, dtype=self.compute_dtype) for _ in range(2)]

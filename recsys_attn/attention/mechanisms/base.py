@@ -150,17 +150,17 @@ class Mechanism(Layer):
         return_weights: bool = False,
         **others: Any,
     ) -> Any:
-        given: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         for name in MASK_ARGUMENTS:
             if name in others:
-                given[name] = others.pop(name)
+                arguments[name] = others.pop(name)
         if masks is None:
             require_tensors(self, query, key, value)
-            masks = self.masks_of(query.shape, key.shape, value.shape, **given)
-        elif given or not isinstance(masks, list | tuple):
+            masks = self.masks_of(query.shape, key.shape, value.shape, **arguments)
+        elif arguments or not isinstance(masks, list | tuple):
             raise TypeError(
                 "`masks` must be a Masks, and then nothing else is given; or give each mask by "
-                f"name, as in key_mask=... Received: {type(masks).__name__}, {sorted(given)}"
+                f"name, as in key_mask=... Received: {type(masks).__name__}, {sorted(arguments)}"
             )
         present = None
         if "query_mask" not in self.honours:
@@ -187,7 +187,7 @@ class Mechanism(Layer):
         raise NotImplementedError(f"{type(self).__name__} must implement `call`")
 
     def masks_of(
-        self, query_shape: Shape, key_shape: Shape, value_shape: Shape, **given: Any
+        self, query_shape: Shape, key_shape: Shape, value_shape: Shape, **arguments: Any
     ) -> Masks:
         """Checks the arguments of a call, and returns the record of its masks.
 
@@ -195,24 +195,24 @@ class Mechanism(Layer):
             query_shape: (B, T, N, ...).
             key_shape: (B, S, N, ...).
             value_shape: (B, S, N, ...).
-            given: Masks, bias and positions by name; None for those not given.
+            arguments: Masks, bias and positions by name; None for those not given.
 
         Raises:
             TypeError: The mechanism does not look at one that is given, or its dtype is wrong.
             ValueError: A shape does not fit.
         """
-        self._require_use(key_shape, value_shape, given)
-        return Masks.of(query_shape, key_shape, **given)
+        self._require_use(key_shape, value_shape, arguments)
+        return Masks.of(query_shape, key_shape, **arguments)
 
     def require_fit(
-        self, query_shape: Shape, key_shape: Shape, value_shape: Shape, **given: Any
+        self, query_shape: Shape, key_shape: Shape, value_shape: Shape, **arguments: Any
     ) -> None:
         """Raises unless `masks_of` takes these; for a symbolic call too."""
-        self._require_use(key_shape, value_shape, given)
-        mask_checks.require_fit(query_shape, key_shape, **given)
+        self._require_use(key_shape, value_shape, arguments)
+        mask_checks.require_fit(query_shape, key_shape, **arguments)
 
-    def _require_use(self, key_shape: Shape, value_shape: Shape, given: dict[str, Any]) -> None:
-        for name, value in given.items():
+    def _require_use(self, key_shape: Shape, value_shape: Shape, arguments: dict[str, Any]) -> None:
+        for name, value in arguments.items():
             if value is not None:
                 self.require_honoured(name)
         require_a_value_a_key(key_shape, value_shape)
@@ -329,11 +329,11 @@ class Mechanism(Layer):
             )
         return self
 
-    def take_heads(self, kept: Sequence[int]) -> None:
+    def take_heads(self, keep: Sequence[int]) -> None:
         """Keeps some of the heads of a mechanism that is not built, for `prune_heads`."""
         pattern = getattr(self, "pattern", None)
         if pattern is not None:
-            self.pattern = pattern.take_heads(kept)
+            self.pattern = pattern.take_heads(keep)
 
     def compute_output_spec(
         self, query: Tensor, key: Tensor, value: Tensor, *others: Any, **arguments: Any

@@ -135,9 +135,9 @@ class Grouped(Mechanism):
         build_part(self, "router", self.router, query_shape, key_shape, value_shape)
         build_part(self, "score", self.score, query_shape, key_shape)
 
-    def take_heads(self, kept: Sequence[int]) -> None:
-        super().take_heads(kept)
-        self.router.take_heads(kept)
+    def take_heads(self, keep: Sequence[int]) -> None:
+        super().take_heads(keep)
+        self.router.take_heads(keep)
 
     def attend(self, groups: Groups, length: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Returns outputs (G, T', N, V), logits (G, N, T', S'), very negative if not allowed, and
@@ -274,8 +274,8 @@ def of_one_batch(
     tensors: tuple[Tensor, ...], others: tuple[Tensor | None, ...]
 ) -> tuple[Tensor, ...]:
     """Broadcasts the tensors to the common batch of all tensors, the others included."""
-    given = [x for x in (*tensors, *others) if x is not None]
-    batch = functools.reduce(broadcast_size, (ops.shape(x)[0] for x in given))
+    present = [x for x in (*tensors, *others) if x is not None]
+    batch = functools.reduce(broadcast_size, (ops.shape(x)[0] for x in present))
     return tuple(ops.broadcast_to(x, (batch, *ops.shape(x)[1:])) for x in tensors)
 
 

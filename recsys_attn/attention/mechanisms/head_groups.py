@@ -123,14 +123,14 @@ class HeadGroups(Mechanism):
         outputs, weights = [], []
         queries, keys = ops.shape(query)[1], ops.shape(key)[1]
         for part, mechanism in zip(self._parts(query.shape[2]), self.mechanisms, strict=True):
-            output, found = mechanism(
+            output, group_weights = mechanism(
                 *(x[:, :, part] for x in (query, key, value)),
                 masks=_of_heads(masks, part),
                 return_weights=return_weights,
             )
             outputs.append(ops.cast(output, self.compute_dtype))
             if self.returns_weights or return_weights:
-                weights.append(swap_heads(_cast(dense_weights(found, queries, keys), self)))
+                weights.append(swap_heads(_cast(dense_weights(group_weights, queries, keys), self)))
         output = ops.concatenate(outputs, axis=2)
         return output, swap_heads(ops.concatenate(weights, axis=2)) if weights else None
 
@@ -210,10 +210,10 @@ class HeadGroups(Mechanism):
         """Returns the groups with each mechanism in its form for cross-attention."""
         return self.with_each(lambda mechanism: mechanism.as_cross_attention())
 
-    def take_heads(self, kept: Sequence[int]) -> None:
+    def take_heads(self, keep: Sequence[int]) -> None:
         raise ValueError(
             "Heads of HeadGroups cannot be cut out: each belongs to one of several mechanisms. "
-            f"Received: heads to keep {list(kept)}"
+            f"Received: heads to keep {list(keep)}"
         )
 
     def get_config(self) -> Config:

@@ -41,16 +41,17 @@ class Global(Pattern):
     positions: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        given = self.positions
+        positions = self.positions
         if (
-            not isinstance(given, list | tuple)
-            or not given
-            or any(not isinstance(p, Integral) or isinstance(p, bool) for p in given)
+            not isinstance(positions, list | tuple)
+            or not positions
+            or any(not isinstance(p, Integral) or isinstance(p, bool) for p in positions)
         ):
             raise ValueError(
-                f"`positions` must be a list of at least one integer. Received: positions={given!r}"
+                "`positions` must be a list of at least one integer. "
+                f"Received: positions={positions!r}"
             )
-        set_field(self, "positions", tuple(int(position) for position in given))
+        set_field(self, "positions", tuple(int(position) for position in positions))
 
     def __call__(self, rows: Tensor, columns: Tensor, length: Any) -> Tensor:
         positions = ops.convert_to_tensor(self.positions, dtype="int32")

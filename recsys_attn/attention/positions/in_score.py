@@ -30,7 +30,7 @@ def encodes_order(mechanism: Any) -> bool:
     """
     mechanism = presets.get(mechanism)
     if isinstance(mechanism, HeadGroups):
-        return any(encodes_order(each) for each in mechanism.mechanisms)
+        return any(encodes_order(part) for part in mechanism.mechanisms)
     score = getattr(mechanism, "score", None)
     if isinstance(score, Score):
         return score.encodes_order or getattr(mechanism, "pair_values", None) is not None

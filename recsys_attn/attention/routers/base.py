@@ -58,7 +58,7 @@ class Router(Layer):
         """Whether the length decides if two positions are in one group."""
         return False
 
-    def take_heads(self, kept: Sequence[int]) -> None:
+    def take_heads(self, keep: Sequence[int]) -> None:
         """Keeps some of the heads of a router that is not built, for `prune_heads`."""
 
     def require_covered(self, pattern: Pattern) -> None:

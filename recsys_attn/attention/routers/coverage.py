@@ -39,12 +39,12 @@ def require_covered(pattern: Pattern, meeting: Pattern, size: int, blocks: int) 
     starts = size * np.unique(np.concatenate([sample, ends, count - 1 - ends]))
     rows = np.unique(np.concatenate([starts, starts - 1, starts + size // 2, [length - 1]]))
     rows = rows[(rows >= 0) & (rows < length)]
-    wanted, met = (_matrix(each, rows, length) for each in (pattern, meeting))
+    wanted, met = (_matrix(relation, rows, length) for relation in (pattern, meeting))
     wanted, met = np.broadcast_arrays(wanted, met)
-    past = np.arange(length) <= rows[:, None]
-    for head, own in zip(wanted, met, strict=True):
-        cut = head & ~own
-        if cut.any() and not (head | ~past).all():
+    causal = np.arange(length) <= rows[:, None]
+    for head, pairs in zip(wanted, met, strict=True):
+        cut = head & ~pairs
+        if cut.any() and not (head | ~causal).all():
             row, column = np.argwhere(cut)[0]
             raise ValueError(
                 "`pattern` reaches beyond the blocks of the router, which would cut it: of "

@@ -14,13 +14,13 @@ from recsys_attn.checks import require_integer
 from recsys_attn.tensors import Tensor
 
 
-def token_positions(given: Any) -> tuple[int, ...]:
+def token_positions(tokens: Any) -> tuple[int, ...]:
     """Returns checked positions of global tokens; an empty list for none."""
-    if not isinstance(given, list | tuple):
-        raise ValueError(f"`tokens` must be a list of integers. Received: tokens={given!r}")
-    for index, token in enumerate(given):
+    if not isinstance(tokens, list | tuple):
+        raise ValueError(f"`tokens` must be a list of integers. Received: tokens={tokens!r}")
+    for index, token in enumerate(tokens):
         require_integer(f"tokens[{index}]", token)
-    return tuple(int(token) for token in given)
+    return tuple(int(token) for token in tokens)
 
 
 def token_places(tokens: Sequence[int], length: Tensor, keys: Tensor) -> Tensor:
@@ -31,9 +31,9 @@ def token_places(tokens: Sequence[int], length: Tensor, keys: Tensor) -> Tensor:
         length: Number of positions up to the last event (..., 1).
         keys: Number of keys S.
     """
-    given = ops.convert_to_tensor(tokens, dtype="int32")
+    places = ops.convert_to_tensor(tokens, dtype="int32")
     length = ops.cast(length, "int32")
-    place = ops.where(given < 0, given + length, given + ops.zeros_like(length))
+    place = ops.where(places < 0, places + length, places + ops.zeros_like(length))
     place = ops.where(exists(place, keys), place, -1)
     number = ops.arange(len(tokens))
     same = ops.equal(place[..., :, None], place[..., None, :])
@@ -77,8 +77,8 @@ def token_queries(
 
 def with_token_outputs(sequence: Tensor, outputs: Tensor, places: Tensor) -> Tensor:
     """Puts the outputs of tokens (B, G, N, V) at their places in a sequence (B, S, N, V)."""
-    own, number = at_tokens(places, ops.shape(sequence)[1])
-    return ops.where(own[..., None, None], taken(outputs, number), sequence)
+    is_token, number = at_tokens(places, ops.shape(sequence)[1])
+    return ops.where(is_token[..., None, None], taken(outputs, number), sequence)
 
 
 def at_tokens(places: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:

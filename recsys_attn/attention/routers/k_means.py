@@ -108,14 +108,14 @@ class KMeans(Router):
     ) -> list[Groups]:
         if self.causal:
             return [self._causal_groups(query, key, value, key_mask, training)]
-        sides = _sides(query, query_mask) + _sides(key, key_mask)
-        affinities = self._affinities(sides)
+        tokens = _tokens(query, query_mask) + _tokens(key, key_mask)
+        affinities = self._affinities(tokens)
         (rows, row_counts), (columns, column_counts) = (
             self._members(affinity, mask)
-            for affinity, (_, mask) in zip(affinities, sides, strict=True)
+            for affinity, (_, mask) in zip(affinities, tokens, strict=True)
         )
         if training:
-            self._follow(affinities, sides)
+            self._follow(affinities, tokens)
         return [
             Groups(
                 self._taken(query, rows),
@@ -136,12 +136,12 @@ class KMeans(Router):
         key_mask: Tensor | None,
         training: bool | None,
     ) -> Groups:
-        sides = _sides(key, key_mask)
-        affinities = self._affinities(sides)
+        tokens = _tokens(key, key_mask)
+        affinities = self._affinities(tokens)
         nearest = ops.cast(ops.argmax(affinities[0], axis=-1), "int32")  # (B, N, S)
-        nearest = ops.where(sides[0][1][:, None], nearest, self.clusters)
+        nearest = ops.where(tokens[0][1][:, None], nearest, self.clusters)
         if training:
-            self._follow(affinities, sides)
+            self._follow(affinities, tokens)
         return self._sorted.group(query, key, value, nearest[:, :, None])
 
     @property
@@ -159,20 +159,20 @@ class KMeans(Router):
         key_positions: Tensor,
         training: bool | None,
     ) -> Groups:
-        sides = _sides(query, query_mask) + _sides(key, key_mask)
-        affinities = self._affinities(sides)
-        members, counts = self._members(affinities[1], sides[1][1])
+        tokens = _tokens(query, query_mask) + _tokens(key, key_mask)
+        affinities = self._affinities(tokens)
+        members, counts = self._members(affinities[1], tokens[1][1])
         nearest = ops.cast(ops.argmax(affinities[0], axis=-1), "int32")  # (B, N, T)
         if training:
-            self._follow(affinities, sides)
+            self._follow(affinities, tokens)
         index = ops.where(counts, members, -1)
         index = ops.take_along_axis(index, nearest[..., None], axis=2)
         return looked_up(query, key, value, index, query_positions, key_positions)
 
-    def _affinities(self, sides: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    def _affinities(self, tokens: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
         """Returns the similarity of tokens and centroids, for both sides: (B, N, S, C)."""
         directions = _unit(ops.convert_to_tensor(self.centroids))
-        return [per_head(x, ops.transpose(directions, (0, 2, 1))) for x, _ in sides]
+        return [per_head(x, ops.transpose(directions, (0, 2, 1))) for x, _ in tokens]
 
     def _members(self, affinity: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the nearest tokens of each centroid (B, N, C, window) by position, and their
@@ -200,10 +200,10 @@ class KMeans(Router):
         taken = take_tokens(x, _tokens(positions))
         return ops.reshape(taken, (batch * clusters, window, *x.shape[2:]))
 
-    def _follow(self, affinities: list[Tensor], sides: list[tuple[Tensor, Tensor]]) -> None:
+    def _follow(self, affinities: list[Tensor], tokens: list[tuple[Tensor, Tensor]]) -> None:
         """Moves the centroids towards their nearest tokens."""
         total, count = 0.0, 0.0
-        for affinity, (x, mask) in zip(affinities, sides, strict=True):
+        for affinity, (x, mask) in zip(affinities, tokens, strict=True):
             nearest = ops.one_hot(ops.argmax(affinity, axis=-1), self.clusters, dtype="float32")
             nearest = nearest * ops.cast(mask, "float32")[:, None, :, None]
             nearest = _heads_first(nearest, (1, 3, 0, 2))
@@ -237,7 +237,7 @@ class KMeans(Router):
         return [ops.transpose(share, (0, 2, 1))]
 
 
-def _sides(x: Tensor, mask: Tensor | None) -> list[tuple[Tensor, Tensor]]:
+def _tokens(x: Tensor, mask: Tensor | None) -> list[tuple[Tensor, Tensor]]:
     """Returns the normalised tokens of a side, and their mask."""
     mask = ops.ones(ops.shape(x)[:2], "bool") if mask is None else mask
     return [(_normalised(x), mask)]

@@ -50,50 +50,53 @@ def indices_of(group: Groups) -> tuple[Tensor, Tensor]:
     return rows, columns
 
 
-def of_pairs(group: Groups, given: Tensor, batch: Tensor) -> Tensor:
+def of_pairs(group: Groups, pairs: Tensor, batch: Tensor) -> Tensor:
     """Returns the numbers of the pairs of each group: (G, N or 1, T', S').
 
     Args:
         group: Groups with indices.
-        given: (B or 1, N or 1, T, S), such as a mask or a bias.
+        pairs: (B or 1, N or 1, T, S), such as a mask or a bias.
         batch: Number of examples B; the groups of an example follow each other.
     """
     rows, columns = indices_of(group)
-    _, heads, length, keys = ops.shape(given)
+    _, heads, length, keys = ops.shape(pairs)
     index = rows[..., :, None] * keys + columns[..., None, :]
     queries, few = ops.shape(group.query)[1], ops.shape(group.key)[1]
-    number, own = ops.shape(group.query)[0], index.shape[1]
+    number, group_heads = ops.shape(group.query)[0], index.shape[1]
     index = ops.reshape(
-        ops.broadcast_to(index, (number, own, queries, few)), (number, own, queries * few)
+        ops.broadcast_to(index, (number, group_heads, queries, few)),
+        (number, group_heads, queries * few),
     )
-    given = ops.reshape(given, (ops.shape(given)[0], heads, length * keys))
-    found = at_index(given, index, batch)
-    return ops.reshape(found, (number, max(heads, own), queries, few))
+    pairs = ops.reshape(pairs, (ops.shape(pairs)[0], heads, length * keys))
+    values = at_index(pairs, index, batch)
+    return ops.reshape(values, (number, max(heads, group_heads), queries, few))
 
 
-def at_index(given: Tensor, index: Tensor, batch: Tensor) -> Tensor:
+def at_index(x: Tensor, index: Tensor, batch: Tensor) -> Tensor:
     """Gathers for each group: (B or 1, N or 1, S), (G, N or 1, K) -> (G, N or 1, K)."""
-    number, own, few = ops.shape(index)
-    heads, length = given.shape[1], ops.shape(given)[2]
+    number, group_heads, few = ops.shape(index)
+    heads, length = x.shape[1], ops.shape(x)[2]
     index = of_examples(index[:, :, None], batch)
     pairs = ops.shape(index)[-1]
-    given = ops.broadcast_to(given, (batch, heads, length))
+    x = ops.broadcast_to(x, (batch, heads, length))
     if heads == 1:  # one gather for all heads
-        found = ops.take_along_axis(given, ops.reshape(index, (batch, 1, own * pairs)), axis=-1)
+        values = ops.take_along_axis(
+            x, ops.reshape(index, (batch, 1, group_heads * pairs)), axis=-1
+        )
     else:
         index = ops.broadcast_to(index, (batch, heads, pairs))
-        found = ops.take_along_axis(given, index, axis=-1)
-    several, each = max(heads, own), number // _at_least_one(batch)
-    found = ops.reshape(found, (batch, several, each, few))
-    return ops.reshape(ops.transpose(found, (0, 2, 1, 3)), (number, several, few))
+        values = ops.take_along_axis(x, index, axis=-1)
+    several, per_example = max(heads, group_heads), number // _at_least_one(batch)
+    values = ops.reshape(values, (batch, several, per_example, few))
+    return ops.reshape(ops.transpose(values, (0, 2, 1, 3)), (number, several, few))
 
 
 def of_examples(x: Tensor, batch: Tensor) -> Tensor:
     """(G, N, T', S') -> (B, N, G / B * T' * S')."""
     groups, heads, rows, columns = ops.shape(x)
-    each = groups // _at_least_one(batch)
-    x = ops.reshape(x, (batch, each, heads, rows * columns))
-    return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (batch, heads, each * rows * columns))
+    per_example = groups // _at_least_one(batch)
+    x = ops.reshape(x, (batch, per_example, heads, rows * columns))
+    return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (batch, heads, per_example * rows * columns))
 
 
 def every_pair(weights: Tensor) -> SparseWeights:

@@ -25,9 +25,9 @@ def checked_seed(seed: Any) -> Seed:
         raise ValueError(
             f"`seed` must be an integer, or a list of one for each head. Received: seed={seed!r}"
         )
-    for index, each in enumerate(seed):
-        require_integer(f"seed[{index}]", each)
-    return tuple(int(each) for each in seed)
+    for index, number in enumerate(seed):
+        require_integer(f"seed[{index}]", number)
+    return tuple(int(number) for number in seed)
 
 
 def require_seed_of_each(seed: Seed, heads: int | None) -> None:
@@ -43,18 +43,20 @@ def random_pattern(size: int, count: int, seed: Seed) -> Pattern:
     """Returns the pairs of the random blocks as a pattern."""
     if not isinstance(seed, tuple):
         return RandomBlocks(size, count, seed)
-    return PerHead(tuple(RandomBlocks(size, count, each) for each in seed))
+    return PerHead(tuple(RandomBlocks(size, count, number) for number in seed))
 
 
-def plans(own: Tensor, there: Tensor, count: int, seed: Seed) -> Tensor:
+def plans(block: Tensor, present_blocks: Tensor, count: int, seed: Seed) -> Tensor:
     """Returns random blocks for blocks (B or 1, N or 1, T): (B or 1, N or 1, T, count)."""
     if not isinstance(seed, tuple):
-        return random_plan(own, there, count, seed)
-    found = []
-    for head, each in enumerate(seed):
-        row, blocks = (x if x.shape[1] == 1 else x[:, head : head + 1] for x in (own, there))
-        found.append(random_plan(row + blocks * 0, blocks, count, each))
-    return ops.concatenate(found, axis=1)
+        return random_plan(block, present_blocks, count, seed)
+    plan = []
+    for head, number in enumerate(seed):
+        row, blocks = (
+            x if x.shape[1] == 1 else x[:, head : head + 1] for x in (block, present_blocks)
+        )
+        plan.append(random_plan(row + blocks * 0, blocks, count, number))
+    return ops.concatenate(plan, axis=1)
 
 
 def keys_of_plans(blocks: Tensor, drawn: Tensor) -> Tensor:
@@ -67,13 +69,13 @@ def keys_of_plans(blocks: Tensor, drawn: Tensor) -> Tensor:
     rows = ops.reshape(rows, (batch, count * heads, size, width))
     index = ops.transpose(ops.maximum(drawn, 0), (0, 2, 1, 3)) * heads
     index = index + ops.arange(heads, dtype="int32")[:, None]
-    found = ops.transpose(taken(rows, index), (0, 1, 3, 4, 2, 5))
-    return ops.reshape(found, (batch, count, ops.shape(drawn)[3] * size, heads, width))
+    keys = ops.transpose(taken(rows, index), (0, 1, 3, 4, 2, 5))
+    return ops.reshape(keys, (batch, count, ops.shape(drawn)[3] * size, heads, width))
 
 
 def marks_of_plans(blocks: Tensor, drawn: Tensor) -> Tensor:
     """The same for what all heads share: (B or 1, blocks, size) -> (B, blocks, N, R * size)."""
     size = ops.shape(blocks)[2]
-    found = taken(blocks, ops.transpose(drawn, (0, 2, 1, 3)))
-    batch, count, heads, number, _ = ops.shape(found)
-    return ops.reshape(found, (batch, count, heads, number * size))
+    marks = taken(blocks, ops.transpose(drawn, (0, 2, 1, 3)))
+    batch, count, heads, number, _ = ops.shape(marks)
+    return ops.reshape(marks, (batch, count, heads, number * size))

@@ -142,8 +142,8 @@ class Sinkhorn(Router):
         if self.causal:
             place = ops.arange(self.size)
             # All keys of the sorted block are earlier ones.
-            past = ops.arange(-self.size, self.size) <= place[:, None]
-            pairs = ops.logical_and(pairs, past)
+            causal = ops.arange(-self.size, self.size) <= place[:, None]
+            pairs = ops.logical_and(pairs, causal)
         return [
             Groups(
                 as_groups(blocks_of(query, self.size)),
@@ -253,17 +253,17 @@ class Sinkhorn(Router):
         """Returns a list of all pairs, since each sorted key is a mixture of keys of all blocks."""
         _, length, sort, present = groups[0].way_back
         heads, places, count = ops.shape(sort)[1:]
-        own = ops.shape(weights[0])[2:]
+        sizes = ops.shape(weights[0])[2:]
         # (B, N, places, queries of a place, keys of a group); `Lookup` has one place
-        grouped = ops.reshape(weights[0], (batch, places, heads, *own))
+        grouped = ops.reshape(weights[0], (batch, places, heads, *sizes))
         grouped = ops.transpose(grouped, (0, 2, 1, 3, 4))
         mixed = grouped[..., None, : self.size] * ops.cast(sort, grouped.dtype)[..., None, :, None]
-        if own[-1] != self.size:
+        if sizes[-1] != self.size:
             beside = grouped[..., None, self.size :]
             mixed = mixed + beside * ops.eye(count, dtype=mixed.dtype)[:, None, :, None]
         mixed = mixed * ops.cast(present, mixed.dtype)[:, None, None, None]
-        pairs = ops.reshape(mixed, (batch, heads, places * own[0], count * self.size))
-        queries = length if own[-1] != self.size else own[0]
+        pairs = ops.reshape(mixed, (batch, heads, places * sizes[0], count * self.size))
+        queries = length if sizes[-1] != self.size else sizes[0]
         # The last block may be padded; so may the keys of no sequence.
         return every_pair(pairs[:, :, :queries, :length])
 

@@ -128,8 +128,8 @@ class Several(Score):
     >>> from recsys_attn.attention.scores.base import Several
     >>> class Largest(Several):
     ...     def call(self, query, key, allowed=None, query_positions=None, key_positions=None):
-    ...         each = self.each(query, key, allowed, query_positions, key_positions)
-    ...         return ops.max(ops.stack(each), axis=0)
+    ...         logits = self.terms(query, key, allowed, query_positions, key_positions)
+    ...         return ops.max(ops.stack(logits), axis=0)
     >>> history = ops.ones((2, 5, 4, 8))
     >>> tuple(Largest(["cosine", "alibi"])(history, history).shape)
     (2, 4, 5, 5)
@@ -166,7 +166,7 @@ class Several(Score):
         """The smallest limit of its scores."""
         return min((s.most_keys for s in self.scores if s.most_keys is not None), default=None)
 
-    def each(
+    def terms(
         self,
         query: Tensor,
         key: Tensor,
@@ -218,5 +218,5 @@ class Sum(Several):
         key_positions: Tensor | None = None,
     ) -> Tensor:
         return functools.reduce(
-            ops.add, self.each(query, key, allowed, query_positions, key_positions)
+            ops.add, self.terms(query, key, allowed, query_positions, key_positions)
         )

@@ -56,7 +56,7 @@ class Mixture(Several):
         # Not `ops.softmax`, which warns of a single score.
         shares = ops.exp(self.proportions - ops.logsumexp(self.proportions))
         shares = ops.cast(shares, self.compute_dtype)
-        each = self.each(query, key, allowed, query_positions, key_positions)
+        terms = self.terms(query, key, allowed, query_positions, key_positions)
         return functools.reduce(
-            ops.add, [shares[index] * logits for index, logits in enumerate(each)]
+            ops.add, [shares[index] * logits for index, logits in enumerate(terms)]
         )

@@ -76,7 +76,7 @@ class QkNorm(Wrapper):
         super().build(query_shape, key_shape)
 
     def prepared(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        given = {"query": query, "key": key}
+        heads = {"query": query, "key": key}
         for name, norm in self.norms.items():
-            given[name] = ops.cast(norm(given[name]), self.compute_dtype)
-        return given["query"], given["key"]
+            heads[name] = ops.cast(norm(heads[name]), self.compute_dtype)
+        return heads["query"], heads["key"]

@@ -67,7 +67,7 @@ class Rotary(Score):
                 "`score` must not be positional; add a positional score instead, as in "
                 f"Rotary() + Alibi(). Received: score of type {name}"
             )
-        if any(isinstance(each, QkNorm) for each in nested(self.score)):
+        if any(isinstance(part, QkNorm) for part in nested(self.score)):
             raise ValueError(
                 "The gains of QkNorm after the turn would make scores depend on more than the "
                 "distance. Use QkNorm(Rotary(...)). "
@@ -103,13 +103,13 @@ class Rotary(Score):
     def _turned(self, x: Tensor, positions: Tensor) -> Tensor:
         """(B, T, N, H), (B or 1, N or 1, T) -> (B, T, N, H)."""
         size = x.shape[-1]
-        half = size // 2
-        velocities = (self.base ** -(np.arange(half) / half)).astype("float32")
+        pairs = size // 2
+        velocities = (self.base ** -(np.arange(pairs) / pairs)).astype("float32")
         # In float32: half precision cannot represent large angles.
         positions = ops.cast(ops.swapaxes(positions, 1, 2), "float32")
         angles = ops.multiply(positions[..., None], velocities)  # (B or 1, T, N or 1, H/2)
         cosines, sines = ops.cos(angles), ops.sin(angles)
-        shape, axis = ((half, 2), -1) if self.interleaved else ((2, half), -2)
+        shape, axis = ((pairs, 2), -1) if self.interleaved else ((2, pairs), -2)
         planes = ops.reshape(ops.cast(x, "float32"), (*ops.shape(x)[:3], *shape))
         first, second = ops.unstack(planes, axis=axis)
         turned = ops.stack(

@@ -52,7 +52,7 @@ class SoftCap(Wrapper):
     def __init__(self, score: Any = "scaled_dot", cap: float = 50.0, **kwargs: Any) -> None:
         super().__init__(score, **kwargs)
         require_number("cap", cap, above=0)
-        if any(isinstance(each, SharedDot) for each in nested(self.score)):
+        if any(isinstance(part, SharedDot) for part in nested(self.score)):
             raise ValueError(
                 "SoftCap would cap the penalty of SharedDot too, and a query would attend itself. "
                 f"Use another score. Received: score={type(self.score).__name__}"

@@ -94,5 +94,5 @@ def nested(score: Score) -> Iterator[Score]:
     """Yields a score and those that it is made of."""
     yield score
     inside = [score.score] if hasattr(score, "score") else getattr(score, "scores", [])
-    for each in inside:
-        yield from nested(each)
+    for part in inside:
+        yield from nested(part)

@@ -109,7 +109,7 @@ def test_an_item_that_is_the_target_is_no_negative(name: str) -> None:
     targets = np.full(POSITIONS, 4, "int32")
     fixed = Fixed(**loss.get_config())
     by_vectors = gradient(lambda x: fixed(STATES, targets, WEIGHTS, Catalogue(x)), VECTORS)
-    alone = loss.each(
+    alone = loss.losses(
         Scores(
             STATES @ VECTORS[4],
             np.zeros((POSITIONS, 1), "float32"),
@@ -147,7 +147,7 @@ def test_corrected_sum_has_the_expectation_of_the_full_one(by: Any) -> None:
     ids, log_expected = loss.draw((draws, 3), SIZE, counts, seed())
     ids = ops.convert_to_numpy(ids)
     target = np.full(draws, scores[5])
-    each = loss.each(Scores(target, scores[ids], ids != 5, log_expected), SIZE)
+    each = loss.losses(Scores(target, scores[ids], ids != 5, log_expected), SIZE)
     sums = np.exp(ops.convert_to_numpy(each) + scores[5])
     assert_close(sums.mean(), np.exp(scores[2:]).sum(), rtol=2e-2)
 
