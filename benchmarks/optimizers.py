@@ -19,7 +19,7 @@ from keras import ops
 from rich.console import Console
 from rich.table import Table
 
-from recsys_attn.backend.gradients import compiled_sums, rows_at
+from recsys_attn.backend.sparse_gradients import compiled_sums, rows_at
 from recsys_attn.optimizers import LazyAdagrad, LazyAdam, RowWiseAdagrad
 
 VOCABULARIES = (10_000, 1_000_000, 10_000_000)

@@ -25,7 +25,7 @@ import tensorflow as tf
 from rich.console import Console
 from rich.table import Table
 
-from recsys_attn.backend.gradients import compiled_sums, rows_at, rows_of, with_penalty
+from recsys_attn.backend.sparse_gradients import compiled_sums, rows_at, rows_of, with_penalty
 from recsys_attn.optimizers import LazyAdam
 
 L2, RATE, BETAS, EPSILON = 1e-3, 1e-3, (0.9, 0.999), 1e-7

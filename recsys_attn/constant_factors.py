@@ -1,4 +1,4 @@
-"""Gradients in which what scales a signal is a constant."""
+"""Gradients in which the factors of a signal are constants."""
 
 from __future__ import annotations
 

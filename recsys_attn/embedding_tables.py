@@ -115,8 +115,8 @@ def _plan_table(
             size = getattr(schema[owner], "size", None)  # whichever of them comes first
             if size is None:
                 raise ValueError(
-                    f"Feature {owner!r} has no `size`: how many rows its table needs is known "
-                    "after fitting. Give `size`, or use `schema.with_sizes(...)`"
+                    f"Feature {owner!r} has no `size`: the number of rows of its table is "
+                    "known after fitting. Give `size`, or use `schema.with_sizes(...)`"
                 )
             offsets[owner], sizes[owner] = rows, size
             rows += size

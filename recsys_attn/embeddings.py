@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.backend.gradients import rows_at
+from recsys_attn.backend.sparse_gradients import rows_at
 from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.embedding_tables import Table, cut, plan_tables, projected, width_of
 from recsys_attn.layer import Layer

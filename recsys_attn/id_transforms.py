@@ -12,7 +12,7 @@ from recsys_attn.checks import require_positive
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Each value of the training rows has an id of its own; other values are unknown.
+    """An id for each value of the training rows; other values are unknown.
 
     Args:
         min_count: Values with fewer rows are unknown. Raise it when rare ids overfit.
@@ -74,7 +74,7 @@ class Age:
 
 @dataclass(frozen=True)
 class OwnTransform:
-    """A transform of your own, by its registered name.
+    """A user-defined transform, by its registered name.
 
     Args:
         name: The registered name; in an experiment file it stands as `kind`.

@@ -263,7 +263,7 @@ def _arguments(layer: type) -> Iterable[str]:
 
 
 def _handed_up(layer: type) -> list[str]:
-    """Returns the arguments of the constructor and of those that it hands others up to."""
+    """Returns the arguments of the constructor, and those that it passes on to base classes."""
     names: dict[str, None] = {}
     for kind in layer.__mro__[: layer.__mro__.index(Layer)]:
         if "__init__" in vars(kind):

@@ -346,7 +346,7 @@ def task_loss(loss: LossName | LossOptions) -> TaskLoss:
 
 
 class _Requests(NamedTuple):
-    """What listwise losses need. A request that does not count has numbers of 1."""
+    """Inputs of the listwise losses. A request that does not count has numbers of 1."""
 
     is_positive: Tensor  # (B, T), 0 or 1
     logits: Tensor  # (B, T), less the request's largest

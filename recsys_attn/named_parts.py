@@ -57,12 +57,12 @@ class NamedParts(Mapping[str, Part], Generic[Part]):
 
 
 def require_free(kind: str, name: str, part: Any, parts: Mapping[str, Any]) -> None:
-    """Raises if another part has the name; a module that runs again may enter its own again."""
-    there = parts.get(name)
-    there = getattr(there, "func", there)
-    if there is not None and _place(there) != _place(part):
+    """Raises if another part has the name; a module that runs again may enter its part again."""
+    member = parts.get(name)
+    member = getattr(member, "func", member)
+    if member is not None and _place(member) != _place(part):
         raise ValueError(
-            f"The name {name!r} is that of another {kind}, {_place(there)}; choose another. "
+            f"The name {name!r} belongs to another {kind}, {_place(member)}; choose another. "
             f"Received: {_place(part)}"
         )
 

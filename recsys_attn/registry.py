@@ -156,8 +156,8 @@ def _make(
         if twice is None:
             raise
         raise ValueError(
-            f"{name!r} has a {twice[1]!r} of its own; to choose another use the mechanism that "
-            f"it is made of. Received: {name!r} with {twice[1]}={config.get(twice[1])!r}"
+            f"{name!r} sets {twice[1]!r} itself; to choose another, use the mechanism behind the "
+            f"preset. Received: {name!r} with {twice[1]}={config.get(twice[1])!r}"
         ) from None
 
 

@@ -383,8 +383,8 @@ def _check_id_feature(feature: Categorical | Sequence) -> None:
             )
     elif isinstance(feature.transform, Quantile) != (feature.dtype == "float32"):
         raise ValueError(
-            f"Feature {feature.name!r}: float32 values take the transform Quantile (or Age) and "
-            f"nothing else does. Received: dtype={feature.dtype!r}, "
+            f"Feature {feature.name!r}: the transforms Quantile and Age are for dtype 'float32', "
+            f"which takes no other one. Received: dtype={feature.dtype!r}, "
             f"transform={feature.transform.kind!r}"
         )
 

@@ -32,7 +32,7 @@ def serialize(part: Any) -> Config | None:
 
 @contextmanager
 def replaced(parts: Mapping[Any, Any]) -> Iterator[None]:
-    """Lets `serialize` return the configs of other layers in the place of some.
+    """Makes `serialize` return the configs of other layers in place of some.
 
     Layers are found by identity: names repeat, as a loaded layer keeps the name of another process.
     """
@@ -114,7 +114,7 @@ def arguments_of(layer: keras.layers.Layer) -> tuple[str, ...]:
 
 
 def nameless(config: Any) -> Any:
-    """Returns a config without the names of its layers, so that a copy gets names of its own."""
+    """Returns a config without the names of its layers, so that a copy gets new names."""
     if isinstance(config, list | tuple):
         return [nameless(value) for value in config]
     if not isinstance(config, Mapping):

@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from pipelines.experiment.export_options import ExportOptions, Storage
-from recsys_attn.backend.gradients import rows_at
+from recsys_attn.backend.sparse_gradients import rows_at
 from recsys_attn.embedding_tables import Table
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.layer import Layer

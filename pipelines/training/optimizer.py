@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import keras
 
 from pipelines.experiment.loop_options import LoopOptions
-from recsys_attn.backend.gradients import whole
+from recsys_attn.backend.sparse_gradients import whole
 from recsys_attn.optimizers import LazyAdagrad, LazyAdam, RowWiseAdagrad, Split
 from recsys_attn.optimizers.clipping import clip_by_global_norm
 

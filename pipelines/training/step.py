@@ -13,7 +13,7 @@ from pipelines.training.replica_step import ReplicaStep
 from pipelines.training.task_weights import TaskWeights
 from pipelines.training.teacher import Teacher
 from pipelines.training.tower_gradient import TowerGradient
-from recsys_attn.backend.gradients import compiled_sums, with_penalty
+from recsys_attn.backend.sparse_gradients import compiled_sums, with_penalty
 from recsys_attn.losses import task_loss
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import CANDIDATE_MASK, PADDING_ID, UNKNOWN_ID, Numeric, Schema, is_age

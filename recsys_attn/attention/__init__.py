@@ -5,10 +5,10 @@ from recsys_attn.attention.core.weights import SparseWeights, SummaryWeights, de
 from recsys_attn.attention.disagreement import Disagreement
 from recsys_attn.attention.layers.attention import Attention
 from recsys_attn.attention.layers.from_keras import from_keras
+from recsys_attn.attention.layers.head_pruning import prune_heads
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.attention.layers.pooling import AttentionPooling
 from recsys_attn.attention.layers.prepend_tokens import PrependTokens
-from recsys_attn.attention.layers.pruning import prune_heads
 from recsys_attn.attention.layers.recurrence import Recurrence
 from recsys_attn.attention.layers.segment_attention import SegmentAttention
 from recsys_attn.attention.layers.two_stream import TwoStreamEncoder

@@ -1,4 +1,4 @@
-"""Values that the calls inside a `with` block see, and no function that outlives the block."""
+"""Values for the calls inside a `with` block, and for no function that outlives it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_traced() -> bool:
 
 
 @dataclass
-class Block(Generic[Value]):
+class ScopeBlock(Generic[Value]):
     """One `with` block of a `CallScope`.
 
     Attributes:
@@ -66,12 +66,12 @@ class CallScope(Generic[Value]):
 
     def __init__(self, name: str, default: Value) -> None:
         self._default = default
-        self._block: ContextVar[Block[Value] | None] = ContextVar(name, default=None)
+        self._block: ContextVar[ScopeBlock[Value] | None] = ContextVar(name, default=None)
 
     @contextmanager
-    def of(self, value: Value) -> Iterator[Block[Value]]:
+    def of(self, value: Value) -> Iterator[ScopeBlock[Value]]:
         """Gives the calls inside a value."""
-        block = Block(value, is_traced())
+        block = ScopeBlock(value, is_traced())
         token = self._block.set(block)
         try:
             yield block

@@ -141,7 +141,7 @@ def require_chunks(name: str, chunks: int | None, activation: Any, dropout: floa
     require_positive(name, chunks)
     if dropout or activation == "dice":
         raise ValueError(
-            f"`{name}` computes the network twice, and dropout and 'dice' are not the same twice; "
+            f"`{name}` computes the network twice, and dropout and 'dice' differ between the two; "
             f"leave one out. Received: {name}={chunks}, activation={activation!r}, "
             f"dropout={dropout}"
         )

@@ -1,4 +1,4 @@
-"""Mixers: what stands in the place of attention in a block, without queries and keys."""
+"""Mixers: layers in the place of attention in a block, without queries and keys."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class PositionMixer(Mixer):
         longest = self.length or input_shape[1]
         if longest is None:
             raise ValueError(
-                f"{type(self).__name__} must know the longest sequence there will be. Give "
+                f"{type(self).__name__} needs the length of the longest sequence. Give "
                 f"`length`. Received: length=None, inputs.shape={tuple(input_shape)}"
             )
         self.positions = longest

@@ -82,7 +82,7 @@ def build_norm(
 def normalise(
     norm: keras.layers.Layer, x: Tensor, present: Tensor | None, condition: Tensor | None
 ) -> Tensor:
-    """Calls a normalisation with those of the mask and the condition that it takes."""
+    """Calls a normalisation, with the mask and the condition if it takes them."""
     if factors_are_constant() and type(norm) in _LINEAR:
         return _LINEAR[type(norm)](norm, x)
     arguments = {}
@@ -93,14 +93,14 @@ def normalise(
 
 
 def _layer_norm(norm: Any, x: Tensor) -> Tensor:
-    """The same with a constant deviation: linear in x."""
+    """Layer normalisation with a constant deviation, which is linear in x."""
     x32 = ops.cast(x, "float32")
     centred = x32 - ops.mean(x32, axis=-1, keepdims=True)
     return ops.cast(centred * _constant_scale(norm, centred) * norm.gamma + norm.beta, x.dtype)
 
 
 def _rms_norm(norm: Any, x: Tensor) -> Tensor:
-    """The same with a constant mean of the squares: linear in x."""
+    """RMS normalisation with a constant mean of the squares, which is linear in x."""
     x32 = ops.cast(x, "float32")
     return ops.cast(x32 * _constant_scale(norm, x32) * norm.scale, x.dtype)
 
@@ -117,7 +117,7 @@ _LINEAR = {
 
 
 def reusable(registry: Registry, identifier: Any) -> Any:
-    """Returns the name or the config of a part, of which several layers make one each.
+    """Returns the name or the config of a part, from which each of several layers makes one.
 
     Raises:
         ValueError: It is unknown.

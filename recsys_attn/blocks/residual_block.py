@@ -1,4 +1,4 @@
-"""What the blocks of encoders and decoders share."""
+"""The base class of the blocks of encoders and decoders."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class ResidualBlock(Layer):
         """Raises for a condition on which nothing depends."""
         if condition is not None and not self.sublayers[0].is_conditional:
             raise TypeError(
-                "`condition` needs norm='conditional', on which nothing depends here. "
+                "`condition` has no effect without norm='conditional'; leave it out. "
                 f"Received: norm={self.sublayers[0].norm!r}"
             )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from keras import ops
 
-from recsys_attn.backend.reversible import Step, reversible
+from recsys_attn.backend.reversible_streams import Step, reversible
 from recsys_attn.blocks.attended import attend
 from recsys_attn.blocks.residuals import Reversible
 from recsys_attn.blocks.transformer import TransformerBlock
@@ -72,10 +72,10 @@ def require_constant(block: TransformerBlock) -> None:
         _refuse(f"the weights {changing[0].path!r}, which a call changes")
 
 
-def _refuse(what: str) -> None:
+def _refuse(part: str) -> None:
     raise ValueError(
-        "residual='reversible' computes each block twice, and it must be the same twice; leave "
-        f"this out, or use residual='plain'. Received: {what}"
+        "residual='reversible' computes each block twice, with one result; leave "
+        f"this out, or use residual='plain'. Received: {part}"
     )
 
 

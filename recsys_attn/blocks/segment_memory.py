@@ -17,7 +17,7 @@ from recsys_attn.tensors import Shape, Tensor
 
 
 class MemoryState(NamedTuple):
-    """What an encoder keeps of the segments before.
+    """The memory that an encoder has of earlier segments.
 
     Args:
         states: (B, L, M, E), the inputs of each block for the last M events, the latest at the end.
@@ -133,7 +133,7 @@ class SegmentMemory(Layer):
         return count - inside - self.memory
 
     def most_events(self, length: int | None) -> int | None:
-        """Returns how many events one event attends at most, of `length`; None: without a bound."""
+        """Returns the largest number of events that one attends, of `length`; None for no bound."""
         if self.segment is None:
             return length
         most = self.memory + self.segment

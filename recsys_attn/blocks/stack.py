@@ -1,4 +1,4 @@
-"""What the stacks of encoders and decoders share."""
+"""The base class of the stacks of encoders and decoders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands around attention and around the feed-forward network in a Transformer block."""
+"""Normalisation, dropout and residual around attention and feed-forward networks."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Sublayer(Layer):
     def leaving(
         self, update: Tensor, present: Tensor | None = None, condition: Tensor | None = None
     ) -> Tensor:
-        """Returns what joins x, of a normalisation that does not stand after the sum."""
+        """Returns the term that is added to x, normalised unless the norm follows the sum."""
         update = self.dropout(update)
         if self.exit_norm is None:
             return update

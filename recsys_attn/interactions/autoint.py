@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from recsys_attn.attention.layers.pruning import take_heads
+from recsys_attn.attention.layers.head_pruning import take_heads
 from recsys_attn.checks import require_positive
 from recsys_attn.interactions.interacting_layer import InteractingLayer
 from recsys_attn.layer import Layer

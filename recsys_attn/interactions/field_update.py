@@ -59,7 +59,7 @@ class FieldUpdate:
 
     @classmethod
     def of(cls, update: Any) -> FieldUpdate:
-        """Returns the update of a table of some of its keys; the default for None."""
+        """Returns the update for a table with some of the keys; the default for None."""
         if isinstance(update, cls):
             return update
         if update is not None and not isinstance(update, Mapping):

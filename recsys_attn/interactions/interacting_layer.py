@@ -10,8 +10,8 @@ import numpy as np
 from keras import ops
 
 from recsys_attn.attention.layers.head_counts import head_sizes_of, size_pair
+from recsys_attn.attention.layers.head_pruning import slice_heads, take_heads
 from recsys_attn.attention.layers.heads import Heads
-from recsys_attn.attention.layers.pruning import slice_heads, take_heads
 from recsys_attn.blocks.norms import NORMS, build_norm, normalise
 from recsys_attn.checks import require_mask_of, require_not_negative, require_positive
 from recsys_attn.initializers import blockwise

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.backend.gradients import rows_at
+from recsys_attn.backend.sparse_gradients import rows_at
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool, require_number, require_positive
 from recsys_attn.layer import Layer

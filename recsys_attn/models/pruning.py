@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from recsys_attn.attention.gates.hard_concrete import HardConcrete
-from recsys_attn.attention.layers.pruning import (
+from recsys_attn.attention.layers.head_pruning import (
     gate_of,
     kept_units,
     prune_heads,

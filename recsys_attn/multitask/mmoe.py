@@ -9,13 +9,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from recsys_attn.attention.layers.pruning import require_order_free, slice_heads
+from recsys_attn.attention.layers.head_pruning import require_order_free, slice_heads
 from recsys_attn.attention.weightings.softmax import Softmax
 from recsys_attn.checks import require_positive, require_sizes, unknown_name
 from recsys_attn.constant_factors import held
 from recsys_attn.layer import Layer
+from recsys_attn.multitask.expert_gates import AttentionGate, InputGate
 from recsys_attn.multitask.experts import Experts
-from recsys_attn.multitask.gates import AttentionGate, InputGate
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 

@@ -12,8 +12,8 @@ from recsys_attn.attention.weightings.softmax import Softmax
 from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.constant_factors import held
 from recsys_attn.layer import Layer
+from recsys_attn.multitask.expert_gates import InputGate
 from recsys_attn.multitask.experts import Experts
-from recsys_attn.multitask.gates import InputGate
 from recsys_attn.tensors import Config, Shape, Tensor
 
 

@@ -1,4 +1,4 @@
-"""AITM: the tower of each task passes on what the next one may use."""
+"""AITM: the tower of each task passes information on to that of the next task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sequence models learn from: objectives, and losses over a catalogue of items."""
+"""Objectives of sequence models, and losses over a catalogue of items."""
 
 from recsys_attn.objectives.actions import Actions
 from recsys_attn.objectives.attributes import Attributes

@@ -17,7 +17,7 @@ from recsys_attn.tensors import Tensor
 
 @OBJECTIVES.register("actions")
 class Actions(Objective):
-    """Predicts what a user does with each item, from the events before it and the item.
+    """Predicts the user's action on each item, from the events before it and the item.
 
     `item_1, action_1, item_2, action_2, ...` is one sequence; `loss = mean over events of the
     cross-entropy of softmax(W h)` with the state h at the item. With `next_item` beside it, which

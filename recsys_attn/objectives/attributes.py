@@ -1,4 +1,4 @@
-"""The objectives of attributes: what an item is, and what a hidden one is."""
+"""The objectives of attributes: the category of an item, seen or hidden, for example."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Loss(NamedTuple):
 
 
 class Objective(Layer):
-    """What a sequence model learns from: a layer from a batch of histories to a loss.
+    """The objective of a sequence model: a layer from a batch of histories to a loss.
 
     A subclass implements `call(model, inputs)`, and perhaps `require_fit` and `prepare`.
 
@@ -95,7 +95,7 @@ class Objective(Layer):
         """Raises a ValueError if the model cannot learn from it."""
 
     def prepare(self, model: Any, sizes: Mapping[str, int]) -> None:
-        """Makes weights of the objective's own, which no export has.
+        """Makes the weights of the objective itself, which no export has.
 
         Args:
             model: The model.

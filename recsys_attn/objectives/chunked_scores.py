@@ -1,4 +1,4 @@
-"""Scores of many positions, computed in chunks of positions with gradients of their own.
+"""Scores of many positions and their gradients, computed in chunks of positions.
 
 A chunk has about `CHUNK_NUMBERS` numbers at a time, which a processor's cache holds nearly: larger
 ones are not faster.

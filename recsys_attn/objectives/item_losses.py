@@ -31,10 +31,10 @@ class Catalogue(Protocol):
     def size(self) -> int: ...
 
     def rows(self, ids: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Returns those of some ids; their gradient is by row where the backend has such."""
+        """Returns the vectors and offsets of some ids, with sparse gradients on TensorFlow."""
 
     def table(self) -> tuple[Tensor, Tensor | None]:
-        """Returns those of all ids, in order."""
+        """Returns the vectors and offsets of all ids, in order."""
 
 
 @dataclass(frozen=True)

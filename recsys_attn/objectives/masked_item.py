@@ -77,7 +77,7 @@ class MaskedItem(Objective):
         return item_loss(self.loss, model, states, items, where, counts, self.draws)
 
     def hidden(self, present: Tensor) -> Tensor:
-        """Returns which events (B, S) are hidden."""
+        """Returns the mask (B, S) of the hidden events."""
         shape = ops.shape(present)
         drawn = keras.random.uniform(shape, dtype="float32", seed=self.draws)
         drawn = ops.where(present, drawn, 2.0)

@@ -76,7 +76,7 @@ class Permutation(Objective):
         return item_loss(self.loss, model, states, items, where, counts, self.draws)
 
     def order(self, present: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns a drawn order, as the rank (B, S) of each event, and which are predicted.
+        """Returns a random order, the rank (B, S) of each event, and the mask of predicted ones.
 
         The events that are not predicted have rank 0: they see each other.
         """

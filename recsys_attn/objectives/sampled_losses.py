@@ -1,4 +1,4 @@
-"""Losses of the item that came against drawn ones: a smaller softmax, and pairs."""
+"""Losses of the target against drawn items: a smaller softmax, and pairs."""
 
 from __future__ import annotations
 

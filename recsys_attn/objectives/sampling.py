@@ -1,4 +1,4 @@
-"""Draws of negatives, and the base class of losses that compare the item that came with them.
+"""Draws of negatives, and the base class of losses that compare the target with them.
 
 Such losses cost the same for any number of items, and the gradient of a table has the rows of the
 targets and of the draws alone.

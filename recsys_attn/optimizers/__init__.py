@@ -3,7 +3,7 @@
 from recsys_attn.optimizers.adagrad import LazyAdagrad, RowWiseAdagrad
 from recsys_attn.optimizers.adam import LazyAdam
 from recsys_attn.optimizers.loss_scale import LossScale
-from recsys_attn.optimizers.rows import RowOptimizer
+from recsys_attn.optimizers.row_optimizer import RowOptimizer
 from recsys_attn.optimizers.schedules import InverseSqrtDecay, WarmUp
 from recsys_attn.optimizers.split_optimizer import Split
 

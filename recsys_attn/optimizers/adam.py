@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from recsys_attn.checks import require_number
-from recsys_attn.optimizers.rows import RowOptimizer
+from recsys_attn.optimizers.row_optimizer import RowOptimizer
 from recsys_attn.tensors import Config, Tensor
 
 

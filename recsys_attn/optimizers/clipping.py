@@ -7,7 +7,7 @@ from typing import Any
 
 from keras import ops
 
-from recsys_attn.backend.gradients import rows_of, scaled, sum_over_replicas, values_of
+from recsys_attn.backend.sparse_gradients import rows_of, scaled, sum_over_replicas, values_of
 from recsys_attn.tensors import Tensor
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class HoldsOptimizers:
-    """Saves only the own variables of an optimizer; Keras saves the inner optimizers itself.
+    """Saves only the variables of the outer optimizer; Keras saves the inner optimizers itself.
 
     Otherwise Keras would save all variables twice, and `set_weights` would omit those of the inner
     optimizers.

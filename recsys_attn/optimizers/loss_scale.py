@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.backend.gradients import values_of
+from recsys_attn.backend.sparse_gradients import values_of
 from recsys_attn.optimizers.composite_state import HoldsOptimizers
 from recsys_attn.tensors import Tensor
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import keras
 
-from recsys_attn.backend.gradients import whole
+from recsys_attn.backend.sparse_gradients import whole
 from recsys_attn.checks import require_number
 from recsys_attn.optimizers.clipping import clip_by_global_norm
 from recsys_attn.optimizers.composite_state import HoldsOptimizers
 from recsys_attn.optimizers.frozen import AllowsFrozen
-from recsys_attn.optimizers.rows import RowOptimizer, path_of
+from recsys_attn.optimizers.row_optimizer import RowOptimizer, path_of
 from recsys_attn.tensors import Config, Tensor
 
 
@@ -175,6 +175,6 @@ def _check_parts(embeddings: Any, rest: Any) -> None:
         value = getattr(rest, argument)
         if value is not None:
             raise ValueError(
-                f"`rest` must not have `{argument}`: the tables would go without it. "
+                f"`rest` must not have `{argument}`: it would not reach the tables. "
                 f"Received: {argument}={value!r}"
             )

@@ -66,7 +66,7 @@ class LowRank(Compressor):
         longest = self.length or key_shape[1]
         if longest is None:
             raise ValueError(
-                "LowRank must know the longest sequence there will be. Give `length`, since the "
+                "LowRank needs the length of the longest sequence. Give `length`, since the "
                 f"number of keys is not known. Received: key.shape={tuple(key_shape)}"
             )
         self._columns = longest

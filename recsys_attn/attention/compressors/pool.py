@@ -41,7 +41,7 @@ class Pool(Compressor):
         super().__init__(**kwargs)
         require_positive("size", size)
         if kind not in _KINDS:
-            raise ValueError(f"`kind` names how events are pooled. {unknown_name(kind, _KINDS)}")
+            raise ValueError(f"`kind` must be the name of a pooling. {unknown_name(kind, _KINDS)}")
         self.size = size
         self.kind = kind
 

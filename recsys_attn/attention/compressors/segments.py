@@ -45,7 +45,7 @@ class Segments(Compressor):
         super().__init__(**kwargs)
         require_positive("summaries", summaries)
         if kind not in _KINDS:
-            raise ValueError(f"`kind` names how events are pooled. {unknown_name(kind, _KINDS)}")
+            raise ValueError(f"`kind` must be the name of a pooling. {unknown_name(kind, _KINDS)}")
         self.summaries = summaries
         self.kind = kind
 

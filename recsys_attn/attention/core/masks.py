@@ -130,7 +130,7 @@ MASK_ARGUMENTS = tuple(_FIELDS)  # of every public layer of attention
 
 
 def _in_form(name: str, value: Tensor) -> Tensor:
-    """A checked argument, with the dtype and the axes of its field."""
+    """Returns a checked argument with the dtype and the axes of its field."""
     if name.endswith("positions"):
         value = ops.cast(value, "int32")
         return value[None, None] if len(value.shape) == 1 else _with_heads(value, 3)

@@ -23,7 +23,7 @@ class PlacesAndTimes(NamedTuple):
 
     @classmethod
     def of(cls, positions: Any, are_times: bool) -> PlacesAndTimes:
-        """Returns the positions of a call, which are either, beside the default places."""
+        """Returns the positions of a call, which are times or places."""
         if isinstance(positions, PlacesAndTimes):
             return positions
         return cls(times=positions) if are_times else cls(places=positions)

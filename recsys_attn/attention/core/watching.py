@@ -1,4 +1,4 @@
-"""Sight of the heads of a model while it runs."""
+"""Observation of the heads of a running model."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _VISIT: CallScope[Visit | None] = CallScope("visit of heads", None)
 
 
 @dataclass
-class Seen:
-    """What a block of `watch_heads` has seen so far.
+class Visits:
+    """The calls that a block of `watch_heads` has visited so far.
 
     Attributes:
         calls: Number of visited calls.
@@ -47,8 +47,8 @@ class Seen:
 
 
 @contextmanager
-def watch_heads(visit: Visit) -> Iterator[Seen]:
-    """Calls `visit` at each call of a mechanism, and goes on with what it returns.
+def watch_heads(visit: Visit) -> Iterator[Visits]:
+    """Calls `visit` at each call of a mechanism, and continues with its result.
 
     Use it to record weights, or to find the effect of a change, such as a head that is set to
     zero. A mechanism inside another one is a part of the other's call.
@@ -82,23 +82,23 @@ def watch_heads(visit: Visit) -> Iterator[Seen]:
     >>> def visit(call):
     ...     weights.append(call.weights)
     ...     return call
-    >>> with watch_heads(visit) as seen:
+    >>> with watch_heads(visit) as visits:
     ...     _ = layer(events)
-    >>> seen.calls, [tuple(each.shape) for each in weights]
+    >>> visits.calls, [tuple(x.shape) for x in weights]
     (1, [(1, 2, 5, 5)])
     """
-    seen = Seen()
+    visits = Visits()
 
     def counted(call: HeadsCall) -> HeadsCall:
-        seen.calls += 1
+        visits.calls += 1
         return visit(call)
 
     with _VISIT.of(counted) as block:
-        yield seen
-    if block.missed or not seen.calls:
+        yield visits
+    if block.missed or not visits.calls:
         raise RuntimeError(
             "`watch_heads` must be around calls of attention that run in Python. Received: "
-            f"{seen.calls} such calls, and {'a call' if block.missed else 'perhaps calls'} of a "
+            f"{visits.calls} such calls, and {'a call' if block.missed else 'perhaps calls'} of a "
             "traced function, as `predict`, `fit`, `tf.function` and `jax.jit` make one, which is "
             "not visited. Call the model itself, `model(inputs)`; compile it with "
             "`run_eagerly=True`; or put `watch_heads` into the function"
@@ -118,7 +118,7 @@ def visitor() -> Visit | None:
 
 
 def visited(visit: Visit, call: HeadsCall) -> tuple[Tensor, Any]:
-    """Returns the output and the weights to go on with.
+    """Returns the output and the weights of a call after its visit.
 
     Raises:
         TypeError: `visit` returns no `HeadsCall`.

@@ -15,7 +15,7 @@ from recsys_attn.tensors import Shape, Tensor
 
 
 class ContextHeads(Layer):
-    """Pseudo-self attention's own projections of a context, `C U_K` and `C U_V`.
+    """Projections of a context for pseudo-self attention, `C U_K` and `C U_V`.
 
     Made by `MultiHeadAttention` when it is called with a `context`.
 
@@ -103,8 +103,8 @@ def beside_context(
     if (context is None) != (layer.context_heads is None):
         built = "without" if layer.context_heads is None else "with"
         raise ValueError(
-            f"The attention is built {built} a `context`: call it so each time, or make a new "
-            f"layer. Received: context={'None' if context is None else 'given'}"
+            f"The attention is built {built} a `context`: call it the same way each time, or make "
+            f"a new layer. Received: context={'None' if context is None else 'given'}"
         )
     if context is None:
         if context_mask is not None:

@@ -20,8 +20,8 @@ from recsys_attn.attention.layers.head_counts import (
     key_heads_to_keep,
     size_pair,
 )
+from recsys_attn.attention.layers.head_pruning import slice_heads, take_heads
 from recsys_attn.attention.layers.heads import Heads
-from recsys_attn.attention.layers.pruning import slice_heads, take_heads
 from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.blocks import activations
 from recsys_attn.checks import require_bool
@@ -284,7 +284,7 @@ class MultiHeadAttention(Layer):
         return query, self.at_queries(key), self.at_queries(value)
 
     def at_queries(self, heads: Tensor) -> Tensor:
-        """(B, S, K, H) -> (B, S, N, H): a head of keys or values stands at each of its queries."""
+        """Repeats each head of keys or values for its queries: (B, S, K, H) -> (B, S, N, H)."""
         if heads.shape[2] == self.num_heads:
             return heads
         return ops.take(heads, np.array(self.key_heads), axis=2)
@@ -292,7 +292,7 @@ class MultiHeadAttention(Layer):
     def project_once(
         self, query: Tensor, value: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Projects queries, keys and values, those that heads share once.
+        """Projects queries, keys and values; those that heads share are projected once.
 
         It is one product if they are one tensor.
         """

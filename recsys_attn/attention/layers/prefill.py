@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.attention.layers import steps
+from recsys_attn.attention.layers import event_steps
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.attention.layers.recurrence import Recurrence
 from recsys_attn.attention.mechanisms.dense import Dense
@@ -61,19 +61,19 @@ def _after_segments(recurrence: Recurrence, events: Tensor, present: Tensor, len
             ops.where(there[:, :, None, None], x, ops.zeros_like(x))
             for x in _keys_and_values(block.attention, entry)
         )
-        states.append(steps.KeyValueState(keys, values, count))
+        states.append(event_steps.KeyValueState(keys, values, count))
     return outputs, tuple(states)
 
 
 def _state_of(layer: Any, events: Tensor, present: Tensor, length: int | None) -> Any:
     is_attention = isinstance(layer, MultiHeadAttention)
     if is_attention and isinstance(layer.mechanism, Dense | Routed):
-        empty = steps.initial_state(layer, 1, length)
+        empty = event_steps.initial_state(layer, 1, length)
         count = _count(present)
         size = empty.keys.shape[1]
         places = count[:, None] + ops.arange(-size, 0, dtype="int32")
         keys, values = (_at(x, places) for x in _keys_and_values(layer, events))
-        return steps.KeyValueState(keys, values, count)
+        return event_steps.KeyValueState(keys, values, count)
     single = Recurrence(layer)
     state = single.initial_state(ops.shape(events)[0])
 

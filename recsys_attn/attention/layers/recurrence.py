@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from recsys_attn.attention.layers import steps
+from recsys_attn.attention.layers import event_steps
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.attention.positions.base import EventPositions
 from recsys_attn.blocks.encoder import TransformerEncoder
@@ -133,7 +133,7 @@ class Recurrence:
             (B, 1, E) and the state.
         """
         if isinstance(self.layer, MultiHeadAttention):
-            steps.require_steps(self.layer)  # with Linear, `read` needs no causal form
+            event_steps.require_steps(self.layer)  # with Linear, `read` needs no causal form
         x, inner = ops.convert_to_tensor(event), state
         if self.positions is not None:
             count, inner = ops.convert_to_tensor(state.count), state.layer
@@ -184,7 +184,7 @@ def _require_steps(layer: Any) -> None:
     elif isinstance(layer, TransformerBlock):
         _require_steps(layer.attention)
     elif isinstance(layer, MultiHeadAttention):
-        steps.require_steps(layer)
+        event_steps.require_steps(layer)
     elif not isinstance(layer, Mixer):
         raise TypeError(
             "Only MultiHeadAttention, TransformerBlock, TransformerEncoder, SegmentMemory and "
@@ -206,7 +206,7 @@ def _initial_state(layer: Any, batch_size: Any, length: int | None) -> Any:
     if isinstance(layer, TransformerBlock):
         return _initial_state(layer.attention, batch_size, length)
     if isinstance(layer, MultiHeadAttention):
-        return steps.initial_state(layer, batch_size, length)
+        return event_steps.initial_state(layer, batch_size, length)
     return layer.initial_state(batch_size)
 
 
@@ -229,7 +229,7 @@ def _step(
         update, state = _step(layer.attention, state, entry, None, first)
         return layer.finish(around(x, update, None, condition), None, condition), state
     if isinstance(layer, MultiHeadAttention):
-        return steps.step(layer, state, x, first)
+        return event_steps.step(layer, state, x, first)
     return layer.step(state, x)
 
 

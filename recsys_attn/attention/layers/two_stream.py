@@ -1,4 +1,4 @@
-"""XLNet's two streams: contents, and queries that do not see what they predict."""
+"""XLNet's two streams: contents, and queries that do not see the event that they predict."""
 
 from __future__ import annotations
 

@@ -227,13 +227,13 @@ class Mechanism(Layer):
                 )
 
     def reason(self, name: str) -> str:
-        """Returns why the mechanism does not look at an argument, for an error."""
+        """Returns the reason why the mechanism ignores an argument, for an error."""
         if is_users(self):
             return f"`honours` of its class names {self.honours} alone; add it if `call` uses it"
         return "it does not look at every pair of a query and a key"
 
     def check_contract(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
-        """Raises if parts that the user made break their contract, on made input."""
+        """Raises if a user's parts break their contract on generated input."""
         users = [part for part in layers_in(self) if is_users(part)]
         if users and not is_traced():
             with visiting(None):

@@ -1,4 +1,4 @@
-"""The promises of mechanisms and their parts, tried on made input."""
+"""Checks of the contracts of mechanisms and their parts, on generated input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHIFT = 100.0
 
 
 def require_contract(mechanism: Any, users: Sequence[Any], shapes: Sequence[Shape]) -> None:
-    """Raises if what a mask hides reaches an output.
+    """Raises if a hidden key reaches an output.
 
     Args:
         mechanism: The built mechanism.
@@ -94,5 +94,5 @@ def _broken(users: Sequence[Any], received: str) -> ValueError:
     promises = dict.fromkeys(part.contract for part in users if hasattr(part, "contract"))
     return ValueError(
         f"{names} must keep the contract of its kind: {'; '.join(promises)}. "
-        f"Received, on made input: {received}"
+        f"Received, on generated input: {received}"
     )

@@ -236,8 +236,8 @@ def require_steady(pattern: Pattern | None, changes: bool = False) -> None:
     """
     if pattern is not None and pattern.is_causal and (pattern.depends_on_length or changes):
         raise ValueError(
-            "Random blocks, and blocks or tokens counted from the end, are others as soon as an "
-            "event is added, so with a causal `pattern` an event would attend another past in a "
+            "Random blocks, and blocks or tokens counted from the end, change as soon as an "
+            "event is added, so with a causal `pattern` an event would attend other keys in a "
             "longer history. Leave them out, or use a pattern that is not causal. "
             f"Received: pattern={pattern!r}"
         )

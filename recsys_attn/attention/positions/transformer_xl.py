@@ -67,7 +67,7 @@ class TransformerXlPositions(ScorePositions):
 
 
 def share_biases(encoder: Any) -> None:
-    """Gives all blocks of an encoder Transformer-XL's u and v of the first.
+    """Gives all blocks of an encoder the u and v of its first block, as in Transformer-XL.
 
     Args:
         encoder: A `TransformerEncoder` that is not built, whose mechanisms have been made by

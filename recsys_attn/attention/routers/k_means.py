@@ -108,7 +108,7 @@ class KMeans(Router):
     ) -> list[Groups]:
         if self.causal:
             return [self._causal_groups(query, key, value, key_mask, training)]
-        tokens = _tokens(query, query_mask) + _tokens(key, key_mask)
+        tokens = _with_mask(query, query_mask) + _with_mask(key, key_mask)
         affinities = self._affinities(tokens)
         (rows, row_counts), (columns, column_counts) = (
             self._members(affinity, mask)
@@ -136,7 +136,7 @@ class KMeans(Router):
         key_mask: Tensor | None,
         training: bool | None,
     ) -> Groups:
-        tokens = _tokens(key, key_mask)
+        tokens = _with_mask(key, key_mask)
         affinities = self._affinities(tokens)
         nearest = ops.cast(ops.argmax(affinities[0], axis=-1), "int32")  # (B, N, S)
         nearest = ops.where(tokens[0][1][:, None], nearest, self.clusters)
@@ -159,7 +159,7 @@ class KMeans(Router):
         key_positions: Tensor,
         training: bool | None,
     ) -> Groups:
-        tokens = _tokens(query, query_mask) + _tokens(key, key_mask)
+        tokens = _with_mask(query, query_mask) + _with_mask(key, key_mask)
         affinities = self._affinities(tokens)
         members, counts = self._members(affinities[1], tokens[1][1])
         nearest = ops.cast(ops.argmax(affinities[0], axis=-1), "int32")  # (B, N, T)
@@ -237,7 +237,7 @@ class KMeans(Router):
         return [ops.transpose(share, (0, 2, 1))]
 
 
-def _tokens(x: Tensor, mask: Tensor | None) -> list[tuple[Tensor, Tensor]]:
+def _with_mask(x: Tensor, mask: Tensor | None) -> list[tuple[Tensor, Tensor]]:
     """Returns the normalised tokens of a side, and their mask."""
     mask = ops.ones(ops.shape(x)[:2], "bool") if mask is None else mask
     return [(_normalised(x), mask)]

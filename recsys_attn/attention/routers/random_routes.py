@@ -47,7 +47,7 @@ def random_pattern(size: int, count: int, seed: Seed) -> Pattern:
 
 
 def plans(block: Tensor, present_blocks: Tensor, count: int, seed: Seed) -> Tensor:
-    """Returns random blocks for blocks (B or 1, N or 1, T): (B or 1, N or 1, T, count)."""
+    """Returns the random blocks of blocks (B or 1, N or 1, T): (B or 1, N or 1, T, count)."""
     if not isinstance(seed, tuple):
         return random_plan(block, present_blocks, count, seed)
     plan = []

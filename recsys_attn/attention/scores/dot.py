@@ -47,7 +47,7 @@ class Dot(Score):
         self._lender: Any = None
 
     def share_bias(self, other: Dot) -> None:
-        """Uses the bias of another one, which must be built first, in place of one of its own."""
+        """Uses the bias of another score, which must be built first."""
         self._lender = weakref.ref(other)  # Keras would track a strong reference as a part
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:

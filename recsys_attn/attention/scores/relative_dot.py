@@ -76,7 +76,7 @@ class RelativeDot(Score):
         self._lender: Any = None
 
     def share_bias(self, other: RelativeDot) -> None:
-        """Uses v of another one, which must be built first, in place of one of its own."""
+        """Uses the v of another score, which must be built first."""
         self._lender = weakref.ref(other)  # Keras would track a strong reference as a part
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:

@@ -69,7 +69,7 @@ class Rotary(Score):
             )
         if any(isinstance(part, QkNorm) for part in nested(self.score)):
             raise ValueError(
-                "The gains of QkNorm after the turn would make scores depend on more than the "
+                "The gains of QkNorm after the rotation would make scores depend on more than the "
                 "distance. Use QkNorm(Rotary(...)). "
                 f"Received: score of type {type(self.score).__name__}"
             )

@@ -91,7 +91,7 @@ class Wrapper(Score):
 
 
 def nested(score: Score) -> Iterator[Score]:
-    """Yields a score and those that it is made of."""
+    """Yields a score and the scores inside it."""
     yield score
     inside = [score.score] if hasattr(score, "score") else getattr(score, "scores", [])
     for part in inside:

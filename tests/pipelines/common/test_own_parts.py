@@ -39,13 +39,13 @@ def test_module_beside_the_file_is_imported(folder: Path) -> None:
         (
             "own_taken",
             "from recsys_attn.models import MODELS\n@MODELS.register('din')\ndef mine(): ...",
-            r"The name 'din' is that of another model, recsys_attn\.models\.din\.din",
+            r"The name 'din' belongs to another model, recsys_attn\.models\.din\.din",
         ),
         (
             "own_preset",
             "from recsys_attn.attention.mechanisms import MECHANISMS, Mechanism\n"
             "@MECHANISMS.register('performer')\nclass Mine(Mechanism): ...",
-            r"The name 'performer' is that of another mechanism, .*presets\.performer",
+            r"The name 'performer' belongs to another mechanism, .*presets\.performer",
         ),
     ],
 )

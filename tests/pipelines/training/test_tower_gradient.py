@@ -18,7 +18,7 @@ from pipelines.training.optimizer import make_optimizer
 from pipelines.training.step import TrainStep
 from pipelines.training.tower_gradient import TowerGradient, depends_on_batch
 from recsys_attn import models
-from recsys_attn.backend.gradients import compiled_sums
+from recsys_attn.backend.sparse_gradients import compiled_sums
 from recsys_attn.loss_options import LossName
 from recsys_attn.models import aitm, mlp
 from recsys_attn.schema import Categorical, Schema, Sequence, Task

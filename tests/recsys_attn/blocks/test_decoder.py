@@ -166,5 +166,5 @@ def test_a_new_conditional_encoder_is_one_with_layer_norm() -> None:
 def test_condition_and_norm_need_each_other() -> None:
     with pytest.raises(ValueError, match=r"call the block with `condition` \(B, C\)"):
         TransformerBlock(Attention(), norm="conditional")(INPUTS)
-    with pytest.raises(TypeError, match="`condition` needs norm='conditional'"):
+    with pytest.raises(TypeError, match="no effect without norm='conditional'"):
         TransformerBlock(Attention())(INPUTS, condition=CONDITION)

@@ -13,7 +13,7 @@ import pytest
 
 from recsys_attn.attention import Attention, Dense, Linear, MultiHeadAttention, Recurrence, Routed
 from recsys_attn.attention.routers import Blocks
-from recsys_attn.backend.reversible import forward
+from recsys_attn.backend.reversible_streams import forward
 from recsys_attn.blocks import (
     RecurrentMixer,
     SegmentMemory,
@@ -191,7 +191,7 @@ def encoder_of(**options: Any) -> TransformerEncoder:
 
 
 test_what_is_not_the_same_twice_is_refused = refusals(
-    (lambda: encoder_of(dropout=0.1), "must be the same twice.*Received: dropout"),
+    (lambda: encoder_of(dropout=0.1), "computes each block twice.*Received: dropout"),
     (lambda: encoder_of(activation="dice"), "activation='dice'"),
     (lambda: encoder_of(mechanism=Dense(dropout=0.1)), "dropout of attention"),
     (lambda: encoder_of(mechanism="routing_transformer")(INPUTS), "centroids.*a call changes"),

@@ -215,7 +215,7 @@ def test_an_encoder_without_attention_or_with_options(name: str) -> None:
         ({"class_name": "block", "config": {"groups": 0}}, "`groups` must be a positive"),
         (
             {"class_name": "block", "config": {"residual": "reversible", "dropout": 0.1}},
-            "must be the same twice",
+            "computes each block twice",
         ),
         ("segments", "'segments' needs 'segment', 'memory'"),
         (segments("performer", causal=True), "Linear has one sequence and no memory"),

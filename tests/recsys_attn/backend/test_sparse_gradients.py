@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from recsys_attn.backend import gradients
+from recsys_attn.backend import sparse_gradients
 from tests.support.optimizers import ROWS, SPARSE, batches, gradient, numpy, table
 from tests.support.references import optimizers as reference
 
@@ -19,7 +19,7 @@ tensorflow_only = pytest.mark.skipif(not SPARSE, reason="other backends have no 
 
 @tensorflow_only
 def test_rows_are_the_sums_of_their_lookups() -> None:
-    rows = gradients.rows_of(gradient(IDS, VALUES))
+    rows = sparse_gradients.rows_of(gradient(IDS, VALUES))
     assert rows is not None
     ids = numpy(rows.ids)
     first = np.sort(np.unique(IDS, return_index=True)[1])
@@ -34,7 +34,7 @@ def test_rows_are_the_sums_of_their_lookups() -> None:
 def test_rows_may_have_more_axes_or_none() -> None:
     for shape in ((), (2, 3)):
         values = np.random.default_rng(0).normal(size=(len(IDS), *shape)).astype("float32")
-        rows = gradients.rows_of(gradient(IDS, values))
+        rows = sparse_gradients.rows_of(gradient(IDS, values))
         assert rows is not None
         wanted = np.zeros((ROWS, *shape))
         np.add.at(wanted, IDS, values)
@@ -45,26 +45,28 @@ def test_rows_may_have_more_axes_or_none() -> None:
 
 @tensorflow_only
 def test_no_lookup_gives_no_row() -> None:
-    rows = gradients.rows_of(gradient(IDS[:0], VALUES[:0]))
+    rows = sparse_gradients.rows_of(gradient(IDS[:0], VALUES[:0]))
     assert rows is not None
     assert [tuple(part.shape) for part in rows] == [(0,), (0, 5), (0,)]
 
 
 def test_a_dense_gradient_tells_no_rows() -> None:
     dense = gradient(IDS, VALUES, sparse=False)
-    assert not gradients.is_sparse(dense)
-    assert gradients.rows_of(dense) is None
-    assert gradients.dense(dense, ROWS) is dense
-    assert gradients.values_of(dense) is dense
+    assert not sparse_gradients.is_sparse(dense)
+    assert sparse_gradients.rows_of(dense) is None
+    assert sparse_gradients.dense(dense, ROWS) is dense
+    assert sparse_gradients.values_of(dense) is dense
 
 
 @tensorflow_only
 def test_a_sparse_gradient_is_read_as_a_whole_or_by_lookup() -> None:
     sparse = gradient(IDS, VALUES)
-    assert gradients.is_sparse(sparse)
+    assert sparse_gradients.is_sparse(sparse)
     wanted = numpy(gradient(IDS, VALUES, sparse=False))
-    np.testing.assert_allclose(numpy(gradients.dense(sparse, ROWS)), wanted, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(numpy(gradients.values_of(sparse)), VALUES)
+    np.testing.assert_allclose(
+        numpy(sparse_gradients.dense(sparse, ROWS)), wanted, rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_array_equal(numpy(sparse_gradients.values_of(sparse)), VALUES)
 
 
 @tensorflow_only
@@ -75,15 +77,15 @@ def test_a_graph_adds_up_what_eager_operations_do(compiled: bool) -> None:
 
     def sums(ids: Any, values: Any) -> list[Any]:
         found = tf.IndexedSlices(values, ids)
-        rows = gradients.rows_of(found)
+        rows = sparse_gradients.rows_of(found)
         assert rows is not None
-        return [*rows, gradients.dense(found, ROWS)]
+        return [*rows, sparse_gradients.dense(found, ROWS)]
 
     specs = [tf.TensorSpec([None], "int32"), tf.TensorSpec([None, 5], "float32")]
     graph = tf.function(sums, input_signature=specs, autograph=False)
     for count in (len(IDS), 7, 0):
         ids, values = tf.constant(IDS[:count]), tf.constant(VALUES[:count])
-        with gradients.compiled_sums() if compiled else nullcontext():
+        with sparse_gradients.compiled_sums() if compiled else nullcontext():
             found = graph(ids, values)
         for one, other in zip(found, sums(ids, values), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
@@ -96,36 +98,40 @@ def test_a_penalty_adds_to_a_gradient_of_either_kind_or_none() -> None:
     penalty = keras.ops.ones((ROWS, 5))
     whole = numpy(gradient(IDS, VALUES, sparse=False))
     for kind in {False, SPARSE}:
-        found = gradients.with_penalty(gradient(IDS, VALUES, sparse=kind), penalty)
+        found = sparse_gradients.with_penalty(gradient(IDS, VALUES, sparse=kind), penalty)
         np.testing.assert_allclose(numpy(found), whole + 1, rtol=1e-5, atol=1e-6)
-    assert gradients.with_penalty(None, penalty) is penalty
-    assert gradients.with_penalty(found, None) is found
+    assert sparse_gradients.with_penalty(None, penalty) is penalty
+    assert sparse_gradients.with_penalty(found, None) is found
 
 
 @tensorflow_only
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_ids_may_be_of_either_size(dtype: str) -> None:
     """Keras looks up the ids of an `Input` of 64 bits as they are."""
-    found = gradients.dense(gradient(IDS.astype(dtype), VALUES), ROWS)
+    found = sparse_gradients.dense(gradient(IDS.astype(dtype), VALUES), ROWS)
     wanted = numpy(gradient(IDS, VALUES, sparse=False))
     np.testing.assert_allclose(numpy(found), wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_scaled_keeps_its_kind() -> None:
     for kind in {False, SPARSE}:
-        found = gradients.scaled(
+        found = sparse_gradients.scaled(
             gradient(IDS, VALUES, sparse=kind), keras.ops.cast(0.5, "bfloat16")
         )
-        assert gradients.is_sparse(found) == kind
+        assert sparse_gradients.is_sparse(found) == kind
         half = gradient(IDS, 0.5 * VALUES, sparse=False)
-        np.testing.assert_allclose(numpy(gradients.dense(found, ROWS)), numpy(half), rtol=1e-5)
+        np.testing.assert_allclose(
+            numpy(sparse_gradients.dense(found, ROWS)), numpy(half), rtol=1e-5
+        )
 
 
 def test_rows_at_reads_rows() -> None:
     ids = np.array([[3, 0], [3, 12]], "int32")
-    np.testing.assert_array_equal(numpy(gradients.rows_at(table(), ids)), numpy(table())[ids])
+    np.testing.assert_array_equal(
+        numpy(sparse_gradients.rows_at(table(), ids)), numpy(table())[ids]
+    )
 
 
 def test_outside_of_replicas_a_sum_is_what_it_is_of() -> None:
     dense = [gradient(IDS, VALUES, sparse=False)]
-    assert gradients.sum_over_replicas(dense) is dense
+    assert sparse_gradients.sum_over_replicas(dense) is dense

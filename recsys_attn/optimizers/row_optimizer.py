@@ -9,7 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from recsys_attn.backend.gradients import GradientRows, dense, row_update, rows_at, rows_of
+from recsys_attn.backend.sparse_gradients import GradientRows, dense, row_update, rows_at, rows_of
 from recsys_attn.checks import require_number
 from recsys_attn.optimizers.clipping import clip_by_global_norm, clip_factor
 from recsys_attn.optimizers.frozen import AllowsFrozen

@@ -184,7 +184,7 @@ def _checked(layer: Any, keep: Sequence[int]) -> list[int]:
         ):
             raise ValueError(
                 f"The heads of {layer.name!r} mix their scores and weights (TalkingHeads), so "
-                "without some of them the others would compute something else. "
+                "the removal of some would change the outputs of the others. "
                 f"Received: heads {remaining} mix in those of {gone}"
             )
         weighting = getattr(weighting, "weighting", None)
