@@ -282,9 +282,9 @@ def list_mle_loss(labels: Tensor, logits: Tensor, mask: Tensor) -> Tensor:
     """
     requests = _requests(labels, logits, mask)
     place = ops.cumsum(ops.ones_like(requests.logits), axis=-1) - 1
-    left = 1 - place / requests.positives[..., None]
-    drawn = left > 0
-    total = requests.of_negatives[..., None] + left * requests.of_positives[..., None]
+    remaining_share = 1 - place / requests.positives[..., None]
+    drawn = remaining_share > 0
+    total = requests.of_negatives[..., None] + remaining_share * requests.of_positives[..., None]
     logs = ops.sum(ops.log(ops.where(drawn, total, 1.0)), axis=-1)
     return _over_positives(requests, logs)
 

@@ -95,7 +95,7 @@ class AttentionalGru(Layer):
             projected = projected + bias
 
         def step(state: Tensor, event: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-            new, weight, there = event
+            new, weight, is_present = event
             new = new * weight + bias if self.kind == "aigru" else new
             # Not `matmul`: XLA cannot compile the gradient of its form for three axes in a loop.
             old = ops.einsum("btu,ug->btg", state, recurrent)
@@ -108,7 +108,7 @@ class AttentionalGru(Layer):
             if self.kind != "agru":
                 update = ops.sigmoid(new[2] + old[2])
                 share = weight * update if self.kind == "augru" else update
-            return state + ops.where(there, share, ops.zeros_like(share)) * (candidate - state)
+            return state + ops.where(is_present, share, ops.zeros_like(share)) * (candidate - state)
 
         events = (
             ops.moveaxis(projected, 1, 0)[:, :, None],  # (S, B, 1, gates U)

@@ -65,9 +65,9 @@ class Mixer(Layer):
         if present is None:
             return self.mix(inputs, None)
         present = ops.cast(present, "bool")
-        there = present[..., None]
-        mixed = self.mix(ops.where(there, inputs, ops.zeros_like(inputs)), present)
-        return ops.where(there, mixed, ops.zeros_like(mixed))
+        is_present = present[..., None]
+        mixed = self.mix(ops.where(is_present, inputs, ops.zeros_like(inputs)), present)
+        return ops.where(is_present, mixed, ops.zeros_like(mixed))
 
     def mix(self, x: Tensor, present: Tensor | None) -> Tensor:
         """Returns (B, S, E); x is zero for padding."""

@@ -101,9 +101,9 @@ def _step(block: TransformerBlock) -> Step:
     def attended(x: Tensor, tensors: Sequence[Any]) -> Tensor:
         present, condition, *others = tensors
         around = block.sublayers[0]
-        named = dict(zip(_TENSORS[2:], others, strict=True))
+        arguments = dict(zip(_TENSORS[2:], others, strict=True))
         entry = around.entry(x, present, condition)
-        update = attend(block.attention, entry, present, (None, None), **named)
+        update = attend(block.attention, entry, present, (None, None), **arguments)
         return ops.cast(around.leaving(update, present, condition), x.dtype)
 
     def fed_forward(x: Tensor, tensors: Sequence[Any]) -> Tensor:

@@ -191,22 +191,22 @@ class SegmentMemory(Layer):
         self, x: Tensor, present: Tensor, state: MemoryState
     ) -> tuple[Tensor, MemoryState]:
         """Returns the output of one segment, and the state after it."""
-        before, there = ops.convert_to_tensor(state.states), ops.cast(state.mask, "bool")
+        before, memory_present = ops.convert_to_tensor(state.states), ops.cast(state.mask, "bool")
         output, inner = self.encoder(
             x,
             present=present,
             memory=before[:, :, -self.memory :],
-            memory_mask=there[:, -self.memory :],
+            memory_mask=memory_present[:, -self.memory :],
             return_states=True,
         )
         output = ops.cast(output, self.compute_dtype)  # the encoder has its own dtype policy
         inner = ops.cast(self.constant(inner), self.compute_dtype)
         states = ops.concatenate([before, inner], axis=2)
-        mask = ops.concatenate([there, present], axis=1)
+        mask = ops.concatenate([memory_present, present], axis=1)
         # Padding goes first, in order, so that the latest events stand at the end.
         total = ops.shape(mask)[1]
         order = ops.arange(total, dtype="int32") + ops.cast(mask, "int32") * total
-        size = there.shape[1]
+        size = memory_present.shape[1]
         latest = ops.argsort(order, axis=1)[:, -size:]
         states = ops.take_along_axis(states, latest[:, None, :, None], axis=2)
         shape = (-1, len(self.encoder.applied), size, self.width)

@@ -95,8 +95,8 @@ class SqueezeExcitation(Layer):
         present = mask if present is None else present
         require_mask_of("present", present, inputs)
         if present is not None:
-            there = ops.cast(present, "bool")[..., None]
-            inputs = ops.where(there, inputs, ops.zeros_like(inputs))
+            is_present = ops.cast(present, "bool")[..., None]
+            inputs = ops.where(is_present, inputs, ops.zeros_like(inputs))
         if self.over == "fields":
             means = ops.mean(inputs, axis=-1)
         elif present is None:

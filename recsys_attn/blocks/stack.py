@@ -131,11 +131,11 @@ def _blocks_of(kind: type, blocks: Any) -> list[Any]:
         raise ValueError(
             f"`blocks` must be a list of at least one {kind.__name__}. Received: blocks={blocks!r}"
         )
-    made = [deserialize(block) for block in blocks]
-    for block in made:
+    layers = [deserialize(block) for block in blocks]
+    for block in layers:
         if not isinstance(block, kind):
             raise TypeError(
                 f"`blocks` must be {kind.__name__}s or their configs. "
                 f"Received: {block!r} of type {type(block).__name__}"
             )
-    return made
+    return layers

@@ -93,9 +93,12 @@ class ProgressiveExperts(Layer):
             [Experts(n, expert_units, activation, dropout, dtype=policy) for n in counts]
             for _ in range(num_layers)
         ]
-        used = [task_experts + shared_experts] * num_tasks + [sum(counts)]
+        counts_of_gates = [task_experts + shared_experts] * num_tasks + [sum(counts)]
         self.gates = [
-            [InputGate(1, n, dtype=policy) for n in used[: num_tasks + (layer < num_layers - 1)]]
+            [
+                InputGate(1, n, dtype=policy)
+                for n in counts_of_gates[: num_tasks + (layer < num_layers - 1)]
+            ]
             for layer in range(num_layers)
         ]
         self.weighting = Softmax(dtype=policy)

@@ -138,8 +138,8 @@ class TaskEmbeddingExperts(Layer):
         for task, (x, gate) in enumerate(zip(by_task, self.gates, strict=True)):
             hidden = gate(x + shared, where=counted)
             gates.append(held(self.weighting(self.logits[task](hidden))))
-            used = [*constant[:task], of_tasks[task], *constant[task + 1 :], of_shared]
-            experts = ops.concatenate(used, axis=1)
+            embeddings = [*constant[:task], of_tasks[task], *constant[task + 1 :], of_shared]
+            experts = ops.concatenate(embeddings, axis=1)
             outputs.append(ops.matmul(gates[-1][:, None], experts)[:, 0])
         output = ops.stack(outputs, axis=1)
         output = ops.reshape(output, (*leading, *output.shape[1:]))

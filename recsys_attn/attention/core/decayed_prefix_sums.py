@@ -41,21 +41,21 @@ def decayed_attention(
     # The last column sums up the features.
     value = ops.concatenate([value, ops.ones_like(value[..., :1])], axis=-1)
     query, key, value, log_shares = (chunks(x, CHUNK) for x in (query, key, value, log_shares))
-    left = ops.cumsum(log_shares, axis=2)  # since the start of the chunk
-    since = left - left[:, :, :1]  # since its first event
+    decay = ops.cumsum(log_shares, axis=2)  # since the start of the chunk
+    since = decay - decay[:, :, :1]  # since its first event
     later, earlier = ops.exp(since), key * ops.exp(-since)
-    whole = left[:, :, -1:]
-    sums = batched_matmul(ops.swapaxes(key * ops.exp(whole - left), 2, 3), value)
+    whole = decay[:, :, -1:]
+    sums = batched_matmul(ops.swapaxes(key * ops.exp(whole - decay), 2, 3), value)
     before = _before(sums, ops.exp(ops.swapaxes(whole, 2, 3)), heads)  # (B, N * C, M, V + 1)
     if per_channel:
         running = later * ops.cumsum(earlier, axis=2)
-        running = running + ops.exp(left) * ops.swapaxes(before[..., -1:], 2, 3)
+        running = running + ops.exp(decay) * ops.swapaxes(before[..., -1:], 2, 3)
         query = query / ops.maximum(running, floor)
     steps = ops.arange(CHUNK)
     similarity = batched_matmul(query * later, ops.swapaxes(earlier, 2, 3))
     # `where` and not a product: infinity times zero is NaN.
     similarity = ops.where(steps[:, None] >= steps, similarity, 0.0)
-    output = batched_matmul(similarity, value) + batched_matmul(query * ops.exp(left), before)
+    output = batched_matmul(similarity, value) + batched_matmul(query * ops.exp(decay), before)
     output, totals = output[..., :-1], output[..., -1:]
     if not per_channel:
         output = output / ops.maximum(totals, floor)

@@ -79,9 +79,9 @@ class Masks(NamedTuple):
             mask: (B, M) booleans, False for padding in the context.
         """
         batch, keys = ops.shape(key)[:2]
-        there = ops.ones((batch, keys), "bool") if self.key is None else self.key
+        present = ops.ones((batch, keys), "bool") if self.key is None else self.key
         mask = ops.ones((batch, count), "bool") if mask is None else ops.cast(mask, "bool")
-        known = [ops.broadcast_to(mask, (batch, count)), ops.broadcast_to(there, (batch, keys))]
+        known = [ops.broadcast_to(mask, (batch, count)), ops.broadcast_to(present, (batch, keys))]
         return self._replace(
             key=ops.concatenate(known, axis=1),
             pairs=None if self.pairs is None else in_front(self.pairs, count, keys, True),

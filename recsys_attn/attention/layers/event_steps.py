@@ -170,8 +170,8 @@ def _pattern(mechanism: Any) -> Any:
     if isinstance(mechanism, Dense):
         return mechanism.pattern
     router = mechanism.router
-    met: Pattern = Block(router.size, router.before, router.after)
+    in_groups: Pattern = Block(router.size, router.before, router.after)
     tokens = (*range(router.size * router.first), *router.tokens)
     if tokens:
-        met = met | Global(tokens)
-    return met & mechanism.pattern
+        in_groups = in_groups | Global(tokens)
+    return in_groups & mechanism.pattern

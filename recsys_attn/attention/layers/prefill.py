@@ -78,8 +78,8 @@ def _state_of(layer: Any, events: Tensor, present: Tensor, length: int | None) -
     state = single.initial_state(ops.shape(events)[0])
 
     def step(t: Tensor, *flat: Tensor) -> tuple[Tensor, ...]:
-        event, there = ops.take(events, t[None], axis=1), ops.take(present, t, axis=1)
-        _, new = single.step(keras.tree.pack_sequence_as(state, list(flat)), event, there)
+        event, is_present = ops.take(events, t[None], axis=1), ops.take(present, t, axis=1)
+        _, new = single.step(keras.tree.pack_sequence_as(state, list(flat)), event, is_present)
         return (t + 1, *keras.tree.flatten(new))
 
     longest = ops.max(_count(present))

@@ -40,11 +40,11 @@ def candidates(history_mask: Any, count: Any, causal: bool = False) -> Tensor:
     """
     history_mask = mask_of("history_mask", history_mask, "BS")
     batch, events = ops.shape(history_mask)[0], ops.shape(history_mask)[1]
-    seen = ops.concatenate([history_mask, ops.zeros((batch, count), dtype="bool")], axis=1)
+    history = ops.concatenate([history_mask, ops.zeros((batch, count), dtype="bool")], axis=1)
     columns = ops.arange(events + count, dtype="int32")
     rows = columns[:, None]
     itself = ops.logical_and(rows == columns, rows >= events)
-    allowed = seen[:, None, :]
+    allowed = history[:, None, :]
     if causal:
         allowed = ops.logical_and(allowed, columns <= rows)
     return ops.logical_or(allowed, itself)

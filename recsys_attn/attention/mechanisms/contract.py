@@ -26,7 +26,7 @@ def require_contract(mechanism: Any, users: Sequence[Any], shapes: Sequence[Shap
         ValueError: An output changes with a key that is hidden, is not zero where all keys are, or
             has another shape.
     """
-    query, key, value = _made(mechanism, shapes)
+    query, key, value = _inputs(mechanism, shapes)
     changes: dict[str, tuple[dict[str, Any], np.ndarray]] = {}
     hidden = np.zeros(key.shape[:2], bool)
     hidden[0, 1::2], hidden[1] = True, True
@@ -63,7 +63,7 @@ def require_contract(mechanism: Any, users: Sequence[Any], shapes: Sequence[Shap
             )
 
 
-def _made(mechanism: Any, shapes: Sequence[Shape]) -> list[np.ndarray]:
+def _inputs(mechanism: Any, shapes: Sequence[Shape]) -> list[np.ndarray]:
     """Returns queries, keys and values of two rows."""
     rng = np.random.default_rng(0)
     keys = shapes[1][1] or 5
@@ -72,8 +72,8 @@ def _made(mechanism: Any, shapes: Sequence[Shape]) -> list[np.ndarray]:
     sizes: list[tuple[Any, ...]] = [
         (2, count, *shape[2:]) for count, shape in zip((queries, keys, keys), shapes, strict=True)
     ]
-    made = [rng.normal(size=size).astype("float32") for size in sizes]
-    return [made[1] if mechanism.shares_query_and_key else made[0], *made[1:]]
+    tensors = [rng.normal(size=size).astype("float32") for size in sizes]
+    return [tensors[1] if mechanism.shares_query_and_key else tensors[0], *tensors[1:]]
 
 
 def _outputs(mechanism: Any, query: Any, key: Any, value: Any, masks: dict[str, Any]) -> np.ndarray:

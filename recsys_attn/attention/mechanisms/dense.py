@@ -184,8 +184,8 @@ class Dense(Mechanism):
     def _pattern(self, query: Tensor, key: Tensor, masks: Masks) -> Tensor:
         rows, columns, context = masks.query_positions, masks.key_positions, masks.context_size
         events = key[:, context:]
-        there = None if masks.key is None else masks.key[:, context:]
-        length = length_of(events, columns, there)
+        present = None if masks.key is None else masks.key[:, context:]
+        length = length_of(events, columns, present)
         pattern = self.pattern(*pairs(*resolve(query, events, rows, columns)), length)
         return in_front(pattern, context, ops.shape(events)[1], True) if context else pattern
 

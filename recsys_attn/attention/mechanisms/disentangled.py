@@ -86,10 +86,10 @@ class Disentangled(Mechanism):
     def call(
         self, query: Tensor, key: Tensor, value: Tensor, masks: Masks
     ) -> tuple[Tensor, Tensor]:
-        there = both(masks.query, masks.key)
+        present = both(masks.query, masks.key)
         keys = None if masks.key is None else masks.key[:, None, None, :]
         unary = ops.transpose(key[..., -1], (0, 2, 1))[:, :, None]  # (B, N, 1, S)
-        weights = masked_softmax(self._pairwise(query, key[..., :-1], there), keys)
+        weights = masked_softmax(self._pairwise(query, key[..., :-1], present), keys)
         weights = weights + masked_softmax(unary, keys)
         if masks.query is not None:
             weights = weights * ops.cast(masks.query[:, None, :, None], weights.dtype)
@@ -97,13 +97,13 @@ class Disentangled(Mechanism):
         output = batched_matmul(self.dropout(weights), swap_heads(value))
         return swap_heads(output), weights
 
-    def _pairwise(self, query: Tensor, key: Tensor, there: Tensor | None) -> Tensor:
+    def _pairwise(self, query: Tensor, key: Tensor, present: Tensor | None) -> Tensor:
         """Returns the logits of pairs; the mean of the keys would leave their softmax the same."""
         query = swap_heads(query)
-        if there is None:
+        if present is None:
             query = query - ops.mean(query, axis=2, keepdims=True)
         else:
-            query = query - masked_mean(query, there[:, None])
+            query = query - masked_mean(query, present[:, None])
         if self.scale:
             query = query * query.shape[-1] ** -0.5
         return dot_products(swap_heads(query), key)

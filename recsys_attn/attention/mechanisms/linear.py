@@ -207,10 +207,10 @@ class Linear(Mechanism):
         """
         features = self.feature_map.map_key(key, key_mask, streaming=True)
         features, log_shares = self._decayed(features, key, key_mask)
-        more, left = _summed(features, ops.cast(swap_heads(value), "float32"), log_shares)
-        if left is not None:
+        more, share = _summed(features, ops.cast(swap_heads(value), "float32"), log_shares)
+        if share is not None:
             state = LinearState(
-                ops.multiply(state.sums, left[..., None]), ops.multiply(state.totals, left)
+                ops.multiply(state.sums, share[..., None]), ops.multiply(state.totals, share)
             )
         # Not `+`: a stored state may be a NumPy array.
         return LinearState(ops.add(state.sums, more.sums), ops.add(state.totals, more.totals))
@@ -258,14 +258,14 @@ def _summed(
     features: Tensor, value: Tensor, log_shares: Tensor | None
 ) -> tuple[LinearState, Tensor | None]:
     """(B, N, S, M), (B, N, S, V) -> the sums over S, and the share of earlier sums that remains."""
-    left = None
+    share = None
     if log_shares is not None:
         # From the end, where the shares count: sums over a long past round more.
         since = ops.flip(ops.cumsum(ops.flip(log_shares, axis=2), axis=2), axis=2)
         features = features * ops.exp(since - log_shares)
-        left = ops.exp(ops.sum(log_shares, axis=2))
+        share = ops.exp(ops.sum(log_shares, axis=2))
     sums = batched_matmul(ops.swapaxes(features, 2, 3), value)
-    return LinearState(sums, ops.sum(features, axis=2)), left
+    return LinearState(sums, ops.sum(features, axis=2)), share
 
 
 def _require_one_length(queries: int | None, keys: int | None) -> None:

@@ -361,29 +361,31 @@ class Blocks(Router):
         """
         nothing = ops.zeros_like(block + present_blocks)[..., None]
         band = block[..., None] + ops.arange(-before, after + 1, dtype="int32")
-        met = [band + nothing, self._edge_blocks(present_blocks[..., None]) + nothing]
+        route = [band + nothing, self._edge_blocks(present_blocks[..., None]) + nothing]
         if self.random:
             drawn = plans(block, present_blocks, self.random, self.seed)
-            met = [x + ops.zeros_like(drawn[..., :1]) for x in met]
-            met.append(drawn + nothing)
-        met = ops.concatenate(met, axis=-1)
-        place = ops.arange(ops.shape(met)[-1])
-        same = ops.equal(met[..., :, None], met[..., None, :])
+            route = [x + ops.zeros_like(drawn[..., :1]) for x in route]
+            route.append(drawn + nothing)
+        route = ops.concatenate(route, axis=-1)
+        place = ops.arange(ops.shape(route)[-1])
+        same = ops.equal(route[..., :, None], route[..., None, :])
         again = ops.any(ops.logical_and(same, place[:, None] > place), axis=-1)
-        return met, ops.logical_and(exists(met, present_blocks[..., None]), ops.logical_not(again))
+        return route, ops.logical_and(
+            exists(route, present_blocks[..., None]), ops.logical_not(again)
+        )
 
     def _along(self, present_blocks: Tensor, blocks: Tensor, drawn: Tensor | None) -> Tensor:
         """Gathers the route of each block: (B, blocks, size, ...) -> (B, blocks, tokens, ...)."""
         count = ops.shape(blocks)[1]
-        met = [with_neighbours(blocks, *self._reach(count))]
+        parts = [with_neighbours(blocks, *self._reach(count))]
         if self.first or self.last:
             ends = joined(taken(blocks, self._edge_blocks(present_blocks)))[:, None]
-            met.append(ops.broadcast_to(ends, (ops.shape(ends)[0], count, *ops.shape(ends)[2:])))
+            parts.append(ops.broadcast_to(ends, (ops.shape(ends)[0], count, *ops.shape(ends)[2:])))
         if self.random and drawn is not None:
             far = taken(blocks, drawn)
             batch, count, drawn_blocks, size, *rest = ops.shape(far)
-            met.append(ops.reshape(far, (batch, count, drawn_blocks * size, *rest)))
-        return _side_by_side(met)
+            parts.append(ops.reshape(far, (batch, count, drawn_blocks * size, *rest)))
+        return _side_by_side(parts)
 
     def take_heads(self, keep: Sequence[int]) -> None:
         if isinstance(self.seed, tuple):

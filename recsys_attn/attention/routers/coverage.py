@@ -39,10 +39,10 @@ def require_covered(pattern: Pattern, meeting: Pattern, size: int, blocks: int) 
     starts = size * np.unique(np.concatenate([sample, ends, count - 1 - ends]))
     rows = np.unique(np.concatenate([starts, starts - 1, starts + size // 2, [length - 1]]))
     rows = rows[(rows >= 0) & (rows < length)]
-    wanted, met = (_matrix(relation, rows, length) for relation in (pattern, meeting))
-    wanted, met = np.broadcast_arrays(wanted, met)
+    wanted, meeting_pairs = (_matrix(relation, rows, length) for relation in (pattern, meeting))
+    wanted, meeting_pairs = np.broadcast_arrays(wanted, meeting_pairs)
     causal = np.arange(length) <= rows[:, None]
-    for head, pairs in zip(wanted, met, strict=True):
+    for head, pairs in zip(wanted, meeting_pairs, strict=True):
         cut = head & ~pairs
         if cut.any() and not (head | ~causal).all():
             row, column = np.argwhere(cut)[0]

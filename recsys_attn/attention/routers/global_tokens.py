@@ -48,8 +48,8 @@ def alone_at(tokens: Tensor, size: int, route: Tensor, counts: Tensor) -> Tensor
     """
     tokens = tokens[..., None, :]
     same = ops.equal((tokens // size)[..., None], route[..., None, :])
-    met = ops.any(ops.logical_and(same, counts[..., None, :]), axis=-1)
-    return ops.logical_and(tokens >= 0, ops.logical_not(met))
+    in_route = ops.any(ops.logical_and(same, counts[..., None, :]), axis=-1)
+    return ops.logical_and(tokens >= 0, ops.logical_not(in_route))
 
 
 def with_tokens(places: Tensor, tokens: Tensor, size: int, route: Tensor, counts: Tensor) -> Tensor:

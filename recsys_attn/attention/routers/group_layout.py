@@ -121,7 +121,7 @@ def looked_up(
     tokens = ops.transpose(ops.maximum(index, 0), (0, 2, 3, 1))
     tokens = ops.reshape(tokens, (batch, queries * few, heads))
 
-    def found(x: Tensor) -> Tensor:
+    def per_query(x: Tensor) -> Tensor:
         """(B, S, N or 1, ...) -> (B * T, W, N or 1, ...)."""
         shared = heads == 1  # one gather for all heads
         if shared:
@@ -140,10 +140,10 @@ def looked_up(
     by_query = ops.reshape(by_query, (batch * queries, heads, few))
     return Groups(
         ops.reshape(query, (batch * queries, 1, *sizes)),
-        found(key),
-        found(value),
+        per_query(key),
+        per_query(value),
         query_positions=ops.reshape(rows, (batch * queries, rows.shape[2], 1)),
-        key_positions=ops.transpose(found(columns), (0, 2, 1)),
+        key_positions=ops.transpose(per_query(columns), (0, 2, 1)),
         allowed=by_query[:, :, None] >= 0,
         query_index=_numbers(batch, queries),
         key_index=ops.maximum(by_query, 0),

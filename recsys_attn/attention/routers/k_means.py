@@ -197,8 +197,8 @@ class KMeans(Router):
     def _taken(self, x: Tensor, positions: Tensor) -> Tensor:
         """(B, S, N, H) -> (B * C, window, N, H)."""
         batch, _, clusters, window = ops.shape(positions)
-        taken = take_tokens(x, _tokens(positions))
-        return ops.reshape(taken, (batch * clusters, window, *x.shape[2:]))
+        tokens = take_tokens(x, _tokens(positions))
+        return ops.reshape(tokens, (batch * clusters, window, *x.shape[2:]))
 
     def _follow(self, affinities: list[Tensor], tokens: list[tuple[Tensor, Tensor]]) -> None:
         """Moves the centroids towards their nearest tokens."""
@@ -229,9 +229,11 @@ class KMeans(Router):
             return [self._sorted.shares(groups[0], masses[0])]
         rows, counts, length = groups[0].way_back
         positions = _tokens(rows)
-        met = ops.cast(_tokens(counts), "float32")[..., None]
-        number = take_tokens(ops.maximum(sum_tokens(met, positions, length), 1.0), positions)
-        share = ops.reshape(met / number, ops.shape(positions))
+        counts_of_tokens = ops.cast(_tokens(counts), "float32")[..., None]
+        number = take_tokens(
+            ops.maximum(sum_tokens(counts_of_tokens, positions, length), 1.0), positions
+        )
+        share = ops.reshape(counts_of_tokens / number, ops.shape(positions))
         batch, heads, clusters, window = ops.shape(rows)
         share = ops.reshape(share, (batch * clusters, window, heads))
         return [ops.transpose(share, (0, 2, 1))]

@@ -24,16 +24,16 @@ class MeetingBlocks(Pattern):
         router, count = self.router, block_count(length, self.router.size)
         row, column = rows // router.size, columns // router.size
         ahead = column - row
-        met = ops.logical_and(ahead >= -router.before, ahead <= router.after)
+        pairs = ops.logical_and(ahead >= -router.before, ahead <= router.after)
         for block in (row, column):
             at_an_end = ops.logical_or(block < router.first, block >= count - router.last)
-            met = ops.logical_or(met, at_an_end)
+            pairs = ops.logical_or(pairs, at_an_end)
         if router.random:
             drawn = random_pattern(router.size, router.random, router.seed)
-            met = ops.logical_or(met, drawn(rows, columns, length))
+            pairs = ops.logical_or(pairs, drawn(rows, columns, length))
         if router.tokens:
-            met = ops.logical_or(met, Global(router.tokens)(rows, columns, length))
-        return met
+            pairs = ops.logical_or(pairs, Global(router.tokens)(rows, columns, length))
+        return pairs
 
     @property
     def heads(self) -> int | None:

@@ -61,10 +61,10 @@ class QkNorm(Wrapper):
             raise ValueError(f"`norm` is not known. {unknown_name(norm, _NORMS)}")
         self.norm = norm
         # One whose result is not used would have weights without a gradient.
-        used = {"query": self.uses_query, "key": self.uses_key}
+        uses = {"query": self.uses_query, "key": self.uses_key}
         self.norms = {
             name: _NORMS[norm](epsilon=1e-6, dtype=self.dtype_policy, name=f"{name}_norm")
-            for name, is_used in used.items()
+            for name, is_used in uses.items()
             if is_used
         }
 
