@@ -189,7 +189,6 @@ class Compressed(Mechanism):
 
     @property
     def weights_on_request(self) -> bool:
-        """Whether it returns `SummaryWeights` when asked for weights."""
         return self.compressor.has_shares
 
     def weights_spec(self, query_shape: Shape, key_shape: Shape) -> SummaryWeights:
@@ -211,12 +210,10 @@ class Compressed(Mechanism):
 
     @property
     def is_causal(self) -> bool:
-        """Whether no query sees an event after it."""
         return self.causal
 
     @property
     def positional(self) -> bool:
-        """Whether it uses positions."""
         return self.score.positional
 
     @property
@@ -226,12 +223,10 @@ class Compressed(Mechanism):
 
     @property
     def uses_query(self) -> bool:
-        """Whether it uses the content of the queries."""
         return self.score.uses_query or self.weighting.needs_query
 
     @property
     def shares_query_and_key(self) -> bool:
-        """Whether queries and keys have one projection."""
         return self.score.shares_query_and_key
 
 

@@ -163,7 +163,6 @@ class Grouped(Mechanism):
 
     @property
     def weights_on_request(self) -> bool:
-        """Whether it returns `SparseWeights` when asked for weights."""
         return True
 
     def weights_spec(self, query_shape: Shape, key_shape: Shape) -> SparseWeights:
@@ -181,22 +180,18 @@ class Grouped(Mechanism):
 
     @property
     def uses_times(self) -> bool:
-        """Whether positions are times, and its other parts count places."""
         return self.score.uses_times
 
     @property
     def uses_query(self) -> bool:
-        """Whether it uses the content of the queries."""
         return self.router.content_based or self.score.uses_query
 
     @property
     def is_causal(self) -> bool:
-        """Whether no query attends a key after it."""
         return self.router.causal or (self.pattern is not None and self.pattern.is_causal)
 
     @property
     def shares_query_and_key(self) -> bool:
-        """Whether queries and keys have one projection."""
         return self.router.shares_query_and_key or self.score.shares_query_and_key
 
 

@@ -16,6 +16,16 @@ from recsys_attn.layer import build_part
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
+def _of_any(name: str) -> Any:
+    """Returns a property that holds if it holds for one of the mechanisms."""
+    return property(lambda groups: any(getattr(m, name) for m in groups.mechanisms))
+
+
+def _of_all(name: str) -> Any:
+    """Returns a property that holds if it holds for all of the mechanisms."""
+    return property(lambda groups: all(getattr(m, name) for m in groups.mechanisms))
+
+
 @MECHANISMS.register("head_groups")
 class HeadGroups(Mechanism):
     """Some heads with one mechanism, some with another, such as half local and half routed.
@@ -134,55 +144,19 @@ class HeadGroups(Mechanism):
         output = ops.concatenate(outputs, axis=2)
         return output, swap_heads(ops.concatenate(weights, axis=2)) if weights else None
 
-    @property
-    def own_sequence(self) -> bool:
-        """Whether it is self-attention only."""
-        return any(m.own_sequence for m in self.mechanisms)
-
-    @property
-    def returns_weights(self) -> bool:
-        """Whether it returns weights at every call."""
-        return all(m.returns_weights for m in self.mechanisms)
+    own_sequence = _of_any("own_sequence")
+    positional = _of_any("positional")
+    uses_times = _of_any("uses_times")
+    reads_columns = _of_any("reads_columns")
+    uses_query = _of_any("uses_query")
+    uses_key = _of_any("uses_key")
+    returns_weights = _of_all("returns_weights")
+    is_causal = _of_all("is_causal")
+    shares_query_and_key = _of_all("shares_query_and_key")
 
     @property
     def weights_on_request(self) -> bool:
-        """Whether it returns weights when asked."""
         return all(m.returns_weights or m.weights_on_request for m in self.mechanisms)
-
-    @property
-    def positional(self) -> bool:
-        """Whether any of the mechanisms uses positions."""
-        return any(m.positional for m in self.mechanisms)
-
-    @property
-    def uses_times(self) -> bool:
-        """Whether any of the mechanisms reads times."""
-        return any(m.uses_times for m in self.mechanisms)
-
-    @property
-    def reads_columns(self) -> bool:
-        """Whether the result of any of the mechanisms depends on the columns of the keys."""
-        return any(m.reads_columns for m in self.mechanisms)
-
-    @property
-    def is_causal(self) -> bool:
-        """Whether no query of any head attends a later key."""
-        return all(m.is_causal for m in self.mechanisms)
-
-    @property
-    def uses_query(self) -> bool:
-        """Whether any of the mechanisms uses the content of the queries."""
-        return any(m.uses_query for m in self.mechanisms)
-
-    @property
-    def uses_key(self) -> bool:
-        """Whether any of the mechanisms uses the content of the keys."""
-        return any(m.uses_key for m in self.mechanisms)
-
-    @property
-    def shares_query_and_key(self) -> bool:
-        """Whether queries and keys have one projection."""
-        return all(m.shares_query_and_key for m in self.mechanisms)
 
     def _without(self, name: str) -> list[Mechanism]:
         """Returns the mechanisms that cannot honour an argument; times are for some of them."""

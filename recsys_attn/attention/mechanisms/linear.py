@@ -245,12 +245,10 @@ class Linear(Mechanism):
 
     @property
     def encodes_order(self) -> bool:
-        """Whether the order of the keys matters to it."""
         return self.decay is not None
 
     @property
     def is_causal(self) -> bool:
-        """Whether no query sees an event after it."""
         return self.causal
 
 

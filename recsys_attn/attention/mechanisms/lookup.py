@@ -142,7 +142,6 @@ class Lookup(Grouped):
 
     @property
     def positional(self) -> bool:
-        """Whether it may use positions."""
         return self.router.has_positions
 
 

@@ -163,17 +163,14 @@ class Routed(Grouped):
 
     @property
     def projections(self) -> int:
-        """Number of projections of queries, keys and values."""
         return 2 if self.global_projections else 1
 
     @property
     def own_sequence(self) -> bool:
-        """Whether it is self-attention only."""
         return True
 
     @property
     def weights_on_request(self) -> bool:
-        """Whether it returns `SparseWeights` when asked for weights."""
         return type(self.router).shares is not Router.shares
 
     def as_cross_attention(self) -> Lookup:

@@ -22,8 +22,7 @@ class Alibi(Score):
     Length Extrapolation", ICLR 2022, arXiv 2108.12409.
 
     Call arguments:
-        query, key, allowed: See `Score`.
-        query_positions, key_positions: Integers that broadcast to (B, N, T) and (B, N, S).
+        query, key, allowed, query_positions, key_positions: See `Score`.
 
     Returns:
         Logits (B, N, T, S).

@@ -22,8 +22,7 @@ class Score(Layer):
 
     Attributes:
         contract: What each score promises.
-        positional: Whether `call` takes `query_positions` and `key_positions` too, integers that
-            broadcast to (B, N, T) and (B, N, S), and None for the default ones.
+        positional: Whether `call` takes `query_positions` and `key_positions` too.
         uses_times: Whether these positions are times. Patterns and other scores beside it count
             places then.
         needs_every_pair: Whether a logit depends on the other allowed pairs of its sequence, so
@@ -37,8 +36,10 @@ class Score(Layer):
         query: (B, T, N, H).
         key: (B, S, N, H). One of the two batches may be 1.
         allowed: Booleans that broadcast to (B, N, T, S), False for pairs that do not count. The
-            weighting drops the logits of such pairs; a score with statistics of its own must leave
+            weighting drops the logits of such pairs; a score with statistics must leave
             them out.
+        query_positions, key_positions: For a positional score: integers that broadcast to
+            (B, N, T) and (B, N, S), and None for the default ones.
 
     Returns:
         Logits (B, N, T, S).
@@ -192,9 +193,7 @@ class Sum(Several):
         scores: The scores: instances, names or configs.
 
     Call arguments:
-        query, key, allowed: See `Score`.
-        query_positions, key_positions: Integers that broadcast to (B, N, T) and (B, N, S), for
-            positional scores.
+        query, key, allowed, query_positions, key_positions: See `Score`.
 
     Returns:
         Logits (B, N, T, S).

@@ -101,7 +101,6 @@ class FactorisedDenseSynthesizer(Score):
 
     @property
     def most_keys(self) -> int:
-        """Largest number of keys."""
         return self.first_bias.shape[-1] * self.second_bias.shape[-1]
 
     def call(
@@ -173,7 +172,6 @@ class FactorisedRandomSynthesizer(Score):
 
     @property
     def most_keys(self) -> int:
-        """Largest number of keys."""
         return self.rows.shape[1]
 
     def call(

@@ -70,7 +70,6 @@ class Location(Score):
 
     @property
     def most_keys(self) -> int:
-        """Largest number of keys."""
         return self.kernel.shape[-1]
 
     def call(

@@ -23,9 +23,7 @@ class Mixture(Several):
         scores: The scores: instances, names or configs.
 
     Call arguments:
-        query, key, allowed: See `Score`.
-        query_positions, key_positions: Integers that broadcast to (B, N, T) and (B, N, S), for
-            positional scores.
+        query, key, allowed, query_positions, key_positions: See `Score`.
 
     Returns:
         Logits (B, N, T, S).

@@ -39,9 +39,7 @@ class QkNorm(Wrapper):
         norm: `"rms"` (the default) or `"layer"`.
 
     Call arguments:
-        query, key, allowed: See `Score`.
-        query_positions, key_positions: Integers that broadcast to (B, N, T) and (B, N, S), for a
-            positional score.
+        query, key, allowed, query_positions, key_positions: See `Score`.
 
     Returns:
         Logits (B, N, T, S).

@@ -33,8 +33,7 @@ class RelativeBuckets(Score):
             in the bucket of distance 0.
 
     Call arguments:
-        query, key, allowed: See `Score`.
-        query_positions, key_positions: Integers that broadcast to (B, N, T) and (B, N, S).
+        query, key, allowed, query_positions, key_positions: See `Score`.
 
     Returns:
         Logits (B, N, T, S).

@@ -82,7 +82,6 @@ class DenseSynthesizer(Score):
 
     @property
     def most_keys(self) -> int:
-        """Largest number of keys."""
         return self.bias.shape[-1]
 
     def call(
@@ -154,7 +153,6 @@ class RandomSynthesizer(Score):
 
     @property
     def most_keys(self) -> int:
-        """Largest number of keys."""
         return self.table.shape[-1]
 
     def call(

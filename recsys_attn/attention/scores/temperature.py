@@ -31,9 +31,7 @@ class Temperature(Wrapper):
         least: The lowest temperature. Defaults to 0.01.
 
     Call arguments:
-        query, key, allowed: See `Score`.
-        query_positions, key_positions: Integers that broadcast to (B, N, T) and (B, N, S), for a
-            positional score.
+        query, key, allowed, query_positions, key_positions: See `Score`.
 
     Returns:
         Logits (B, N, T, S).

@@ -20,9 +20,7 @@ class Wrapper(Score):
         score: The score inside: an instance, a name or a config.
 
     Call arguments:
-        query, key, allowed: See `Score`.
-        query_positions, key_positions: Integers that broadcast to (B, N, T) and (B, N, S), for a
-            positional score.
+        query, key, allowed, query_positions, key_positions: See `Score`.
 
     Returns:
         Logits (B, N, T, S).
@@ -56,12 +54,10 @@ class Wrapper(Score):
 
     @property
     def encodes_order(self) -> bool:
-        """Whether the order of the keys matters to the score inside."""
         return self.score.encodes_order
 
     @property
     def most_keys(self) -> int | None:
-        """The limit of the score inside."""
         return self.score.most_keys
 
     def prepared(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
