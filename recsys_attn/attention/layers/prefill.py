@@ -55,10 +55,10 @@ def _after_segments(recurrence: Recurrence, events: Tensor, present: Tensor, len
     outputs, memory = layer(events, memory, present=present, return_state=True)
     states, count = [], _count(present)
     for index, (block, size) in enumerate(zip(layer.encoder.applied, sizes, strict=True)):
-        there = memory.mask[:, -size:]
-        entry = block.sublayers[0].entry(memory.states[:, index, -size:], there, None)
+        in_memory = memory.mask[:, -size:]
+        entry = block.sublayers[0].entry(memory.states[:, index, -size:], in_memory, None)
         keys, values = (
-            ops.where(there[:, :, None, None], x, ops.zeros_like(x))
+            ops.where(in_memory[:, :, None, None], x, ops.zeros_like(x))
             for x in _keys_and_values(block.attention, entry)
         )
         states.append(event_steps.KeyValueState(keys, values, count))
