@@ -20,7 +20,7 @@ from recsys_attn.tensors import Config, Tensor
 _LEAST_CHUNK = 128  # positions; with fewer a large table is read more often than it is worth
 
 
-class Catalogue(Protocol):
+class ItemVectors(Protocol):
     """The vectors `(..., E)` and the offsets `(...)`, or None, of items: a sequence model has it.
 
     Attributes:
@@ -45,7 +45,7 @@ class ItemLoss:
         states: `(P, E)`, whose products with the vectors of items are scores.
         targets: `(P,)`, the ids of the items that came.
         weights: `(P,)`; 0 leaves a position out.
-        output: The `Catalogue`.
+        output: The `ItemVectors`.
         counts: `(V,)`, how often each id occurs in training, together at most 2^31 - 2^15; for
             draws by popularity.
         seed: A `keras.random.SeedGenerator`; for draws.
@@ -72,7 +72,7 @@ class ItemLoss:
         states: Tensor,
         targets: Tensor,
         weights: Tensor,
-        output: Catalogue,
+        output: ItemVectors,
         counts: Tensor | None = None,
         seed: Any = None,
     ) -> Tensor:
@@ -144,7 +144,7 @@ class Softmax(ItemLoss):
         states: Tensor,
         targets: Tensor,
         weights: Tensor,
-        output: Catalogue,
+        output: ItemVectors,
         counts: Tensor | None = None,
         seed: Any = None,
     ) -> Tensor:

@@ -14,7 +14,7 @@ from keras import ops
 from recsys_attn.backend.distinct import distinct
 from recsys_attn.checks import require_bool, require_positive, unknown_name
 from recsys_attn.objectives.chunked_scores import scores_at
-from recsys_attn.objectives.item_losses import Catalogue, ItemLoss, joined, matched
+from recsys_attn.objectives.item_losses import ItemLoss, ItemVectors, joined, matched
 from recsys_attn.random_integers import random_below
 from recsys_attn.schema import RESERVED_IDS
 from recsys_attn.tensors import Tensor
@@ -85,7 +85,7 @@ class SampledLoss(ItemLoss):
         states: Tensor,
         targets: Tensor,
         weights: Tensor,
-        output: Catalogue,
+        output: ItemVectors,
         counts: Tensor | None = None,
         seed: Any = None,
     ) -> Tensor:
