@@ -1,9 +1,9 @@
 """Losses for requests with several candidates.
 
 A loss of `LOSSES` is a pure function of labels, logits and a mask `(B, T)`, and gives one number
-for each request. The loss of a batch is the sum of these numbers, divided by the sum of what the
-loss counts (candidates where a loss teaches probabilities, else requests), so that batches can be
-computed in parts.
+for each request. The loss of a batch is the sum of these numbers, divided by the number of
+candidates where a loss teaches probabilities, else of requests, so that batches can be computed in
+parts.
 """
 
 from __future__ import annotations
@@ -308,7 +308,7 @@ class TaskLoss(NamedTuple):
 
     Attributes:
         of_requests: Maps labels, logits and mask `(B, T)` to `(B,)`.
-        counts: Maps labels and mask `(B, T)` to `(B,)`: what the loss is a mean over.
+        counts: Maps labels and mask `(B, T)` to `(B,)`: the number that the loss is divided by.
     """
 
     of_requests: Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -389,7 +389,7 @@ def _check_id_feature(feature: Categorical | Sequence) -> None:
         )
 
 
-def _check_unique(what: str, names: list[str]) -> None:
+def _check_unique(argument: str, names: list[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(f"`{what}` must have different names. Received twice: {twice}")
+        raise ValueError(f"`{argument}` must have different names. Received twice: {twice}")

@@ -1,4 +1,4 @@
-"""Reversible residual streams: the gradient recomputes what the forward pass does not keep."""
+"""Reversible residual streams: the gradient recomputes the forward pass."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def reversible(steps: Sequence[Step], streams: Streams, tensors: Sequence[Any]) 
     Args:
         steps: The steps.
         streams: x_1 and x_2.
-        tensors: What all steps get too, such as masks; None for those not given. Gradients pass to
-            those of floats.
+        tensors: Those that all steps get too, such as masks; None for those not given. Gradients
+            pass to those of floats.
     """
     if _BACKEND == "tensorflow":
         return _on_tensorflow(steps, streams, tensors)

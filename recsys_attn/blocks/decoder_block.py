@@ -36,7 +36,7 @@ class TransformerDecoderBlock(ResidualBlock):
 
     Call arguments:
         inputs: (B, S, E).
-        context: (B, K, D), what the cross-attention attends.
+        context: (B, K, D), the vectors that the cross-attention attends.
         present: (B, S), False for padding, whose output is zero.
         context_mask: (B, K), False for padding in the context.
         attention_mask, attention_bias, positions, memory, memory_mask, condition: As in

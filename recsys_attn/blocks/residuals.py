@@ -19,7 +19,8 @@ class Residual(Layer):
     """The base class: a layer that joins the input of a sublayer with its output.
 
     Attributes:
-        placements, with_norm, hint: What the residual is defined for, and the words of the error.
+        placements, with_norm, hint: The uses that the residual is defined for, and the words of the
+            error.
         per_block: Number of sublayers of a block, set by the block before it is built.
         stack: Number of blocks of the whole stack, set by the encoder before it is built.
 

@@ -27,7 +27,7 @@ class InteractingLayer(Layer):
     `output[m] = relu(concat_h(sum_k softmax_k(W_Q^h e_m . W_K^h e_k) W_V^h e_k) + W_Res e_m)`
 
     No scale, no bias and no projection after the heads; the residual is inside the ReLU.
-    `mechanism` can replace the softmax over dot products, and `update` what comes after the heads.
+    `mechanism` can replace the softmax over dot products, and `update` the step after the heads.
 
     Source: Song et al., "AutoInt: Automatic Feature Interaction Learning via Self-Attentive
     Neural Networks", CIKM 2019, arXiv 1810.11921. The authors' code differs from the paper: it

@@ -22,7 +22,7 @@ from recsys_attn.tensors import Config, Shape, Tensor
 class AdaptiveTransfer(Layer):
     """A tower for each of several ordered tasks, and attention to the task before.
 
-    With the tower outputs `q_k = tower_k(x)`, `z_1 = q_1`, and what task k - 1 passes on,
+    With the tower outputs `q_k = tower_k(x)`, `z_1 = q_1`, and the vector from task k - 1,
     `p = g_k(z_(k-1))`, a layer with ReLU:
 
     `z_k = sum_(u in {p, q_k}) w_u V_k u`, `w = softmax_u((Q_k u) . (K_k u) / sqrt(U))`
@@ -44,8 +44,8 @@ class AdaptiveTransfer(Layer):
         where: (...), False for padding, which enters no statistics of rows.
 
     Returns:
-        (..., num_tasks, U), and with `return_gates` also (..., num_tasks, 2): the weights of what
-        the task before passes on and of the task's own tower; 0 and 1 for the first task.
+        (..., num_tasks, U), and with `return_gates` also (..., num_tasks, 2): the weights of
+        the vector from the task before and of the task's own tower; 0 and 1 for the first task.
 
     Raises:
         ValueError: There is one task only, no layer of a tower, or a size is not positive.

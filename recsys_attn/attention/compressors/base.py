@@ -27,7 +27,7 @@ class Compressor(Layer):
     """Replaces many keys and values by a few summaries.
 
     Attributes:
-        contract: What each compressor promises.
+        contract: The promise of each compressor, for errors.
         ordered: Whether the positions of a summary do not depend on the number of events. If they
             do, a summary has no position and there is no causal form.
 

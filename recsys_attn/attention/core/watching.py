@@ -122,7 +122,7 @@ def visited(visit: Visit, call: HeadsCall) -> tuple[Tensor, Any]:
 
     Raises:
         TypeError: `visit` returns no `HeadsCall`.
-        ValueError: It changes a shape, or what changes no output.
+        ValueError: It changes a shape, or a field that changes no output.
     """
     result = visit(call)
     if not isinstance(result, HeadsCall):

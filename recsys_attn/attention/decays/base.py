@@ -19,8 +19,8 @@ class Decay(Layer):
     computed in float32.
 
     Attributes:
-        contract: What each decay promises.
-        enters: Whether an event enters with what is left, `1 - share`, in place of 1.
+        contract: The promise of each decay, for errors.
+        enters: Whether an event enters with the rest, `1 - share`, in place of 1.
 
     Call arguments:
         key: (B, S, N, H).

@@ -26,7 +26,7 @@ class FeatureMap(Layer):
     changes nothing.
 
     Attributes:
-        contract: What each map promises.
+        contract: The promise of each map, for errors.
         per_channel: Whether each channel of the key features is normalised over the keys, instead
             of the weights of each query.
         floor: The smallest normaliser. It keeps the gradient finite if there is no key.

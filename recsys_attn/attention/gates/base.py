@@ -9,7 +9,7 @@ GATES = Registry(
     "a gate",
     "gates",
     call=("heads", "inputs"),
-    hint="The heads are (B, T, N, V) and the inputs (B, T, E), what the queries were made of",
+    hint="The heads are (B, T, N, V); the inputs, from which the queries are made, (B, T, E)",
 )
 
 

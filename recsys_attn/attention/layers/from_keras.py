@@ -9,7 +9,7 @@ import keras
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.attention.mechanisms.dense import Dense
 
-# What has another value in Keras' layer is another computation.
+# With another value of these, Keras' layer is another computation.
 _SAME: dict[str, tuple[Any, ...]] = {
     "use_gate": (None, False),
     "sliding_window": (None,),

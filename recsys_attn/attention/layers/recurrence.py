@@ -33,7 +33,7 @@ class EncoderState(NamedTuple):
 class Recurrence:
     """A trained causal layer as a recurrent network: one more event costs no whole pass.
 
-    Event by event its outputs are those of the layer over the whole sequence. What it keeps:
+    Event by event its outputs are those of the layer over the whole sequence. Its state:
 
     | attention or mixer | state |
     |---|---|

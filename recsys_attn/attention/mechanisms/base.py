@@ -34,7 +34,7 @@ class Mechanism(Layer):
     `key_positions`), which are checked and become the record.
 
     Attributes:
-        contract: What each mechanism promises.
+        contract: The promise of each mechanism, for errors.
         honours: The arguments that the mechanism looks at, by name. A call with another is an
             error, because an ignored mask would leak the future or padding; without `query_mask`
             the outputs of padded queries become zeros after the call.

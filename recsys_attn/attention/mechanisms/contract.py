@@ -35,7 +35,7 @@ def require_contract(mechanism: Any, users: Sequence[Any], shapes: Sequence[Shap
     if "attention_mask" in mechanism.honours:
         pairs = np.repeat(~hidden[:, None], query.shape[1], axis=1)
         changes["`attention_mask` hides"] = ({"attention_mask": pairs}, hidden)
-    for what, (masks, places) in changes.items():
+    for phrase, (masks, places) in changes.items():
         outputs = [
             _outputs(mechanism, query, key + shift, value + shift, masks)
             for shift in (0.0, _SHIFT * places[:, :, None, None])
@@ -44,11 +44,11 @@ def require_contract(mechanism: Any, users: Sequence[Any], shapes: Sequence[Shap
         if outputs[0].shape != (*query.shape[:3], value.shape[3] // mechanism.projections):
             raise _broken(users, f"output.shape={outputs[0].shape}, query.shape={query.shape}")
         if not worst <= 1e-2 * max(1.0, float(np.abs(outputs[0]).max())):
-            raise _broken(users, f"an output that changes by {worst:.3g} with a key that {what}")
+            raise _broken(users, f"an output that changes by {worst:.3g} with a key that {phrase}")
         empty = float(np.abs(outputs[0][1]).max(initial=0.0))
         if not empty <= 1e-6:
             raise _broken(
-                users, f"an output of {empty:.3g} where {what.split()[0]} hides every key"
+                users, f"an output of {empty:.3g} where {phrase.split()[0]} hides every key"
             )
     if mechanism.is_causal and key.shape[1] == query.shape[1]:
         later = np.arange(key.shape[1])[:, None, None] * (_SHIFT / key.shape[1])

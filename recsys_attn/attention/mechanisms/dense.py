@@ -52,7 +52,7 @@ def attention(
         allowed: Booleans that broadcast to (B, N, T, S); None for all pairs.
         bias: Added to the logits.
         dropout: Applied to the weights that meet the values.
-        pair_values: From these weights to what is added to the output.
+        pair_values: From these weights to a term of the output.
 
     Returns:
         The output (B, T, N, V) and the weights before dropout (B, N, T, S).

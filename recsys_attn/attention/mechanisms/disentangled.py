@@ -27,7 +27,7 @@ class Disentangled(Mechanism):
     `weights[t, s] = softmax_s((q_t - mean(q)) . (k_s - mean(k))) + softmax_s(u_s)`
 
     The unary logit u, a projection of the inputs of its own, is the importance of a key for all
-    queries; the pairwise term is what it matters to one of them beyond that. The weights of a query
+    queries; the pairwise term is its further importance for one of them. The weights of a query
     sum to 2. The means are those of all queries and keys, so it is for sets, such as the fields of
     a row: self-attention without patterns, other masks than padding, and positions.
 

@@ -32,7 +32,7 @@ class HeadGroups(Mechanism):
 
     `output = [mechanism_1(heads 0 ... n_1 - 1); mechanism_2(the next n_2); ...]`
 
-    Near and far events are seen by heads of their own, each at its cost. Where the positions of a
+    Near and far events have separate heads, each at its cost. Where the positions of a
     call are times, mechanisms that do not read times count places.
 
     Source: Roy et al., "Efficient Content-Based Sparse Attention with Routing Transformers", TACL

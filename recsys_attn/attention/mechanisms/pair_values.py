@@ -25,7 +25,7 @@ class PairValues(Layer):
     A subclass implements `kinds`.
 
     Attributes:
-        contract: What each of them promises.
+        contract: The promise of each of them, for errors.
         num_kinds: Number of kinds of pairs; R has a vector for each. Known before `build`.
         uses_times: Whether the positions are times. A pattern beside it counts places then.
 
@@ -38,7 +38,7 @@ class PairValues(Layer):
             for the default ones.
 
     Returns:
-        What is added to the output of each head, (B, T, N, V).
+        The term of the output of each head, (B, T, N, V).
 
     Example:
 

@@ -20,7 +20,7 @@ class Router(Layer):
     cross-attention, calls `look_up`.
 
     Attributes:
-        contract: What each router promises.
+        contract: The promise of each router, for errors.
         default_score: Name of the default score.
         shares_query_and_key: Whether queries and keys have one projection.
         content_based: Whether the groups depend on the tokens, including future ones.

@@ -31,7 +31,7 @@ class KMeans(Router):
     `centroid <- decay * centroid + (1 - decay) * mean(queries and keys nearest to centroid)`
 
     With `causal` queries and keys have one projection, and a token attends the last `window` tokens
-    up to itself with the same nearest centroid. What follows it changes nothing.
+    up to itself with the same nearest centroid. Later tokens change nothing.
     (In the paper the most similar tokens of the whole sequence are a cluster, so later ones push
     earlier ones out.)
 

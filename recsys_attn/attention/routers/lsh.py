@@ -36,7 +36,7 @@ class Lsh(Router):
     Only keys are hashed, since queries and keys have one projection. Hashing has no gradient.
 
     With `causal` each token attends the last `size` tokens of its bucket up to itself, in each
-    round. What follows a token changes nothing. (In the paper the borders of chunks depend on all
+    round. Later tokens change nothing. (In the paper the borders of chunks depend on all
     tokens, so the future decides which earlier ones a token attends.) One bucket with a size of S
     is a causal `Dense("shared_dot")`.
 

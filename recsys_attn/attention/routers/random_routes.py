@@ -74,7 +74,7 @@ def keys_of_plans(blocks: Tensor, drawn: Tensor) -> Tensor:
 
 
 def marks_of_plans(blocks: Tensor, drawn: Tensor) -> Tensor:
-    """The same for what all heads share: (B or 1, blocks, size) -> (B, blocks, N, R * size)."""
+    """Gathers numbers that heads share: (B or 1, blocks, size) -> (B, blocks, N, R * size)."""
     size = ops.shape(blocks)[2]
     marks = taken(blocks, ops.transpose(drawn, (0, 2, 1, 3)))
     batch, count, heads, number, _ = ops.shape(marks)

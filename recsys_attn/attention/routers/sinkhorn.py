@@ -37,8 +37,8 @@ class Sinkhorn(Router):
     share of real ones. A single block is `Dense`.
 
     With `causal` psi_i is the sum of the keys of all blocks before i, only these are sorted to
-    place i, and the columns are normalised up to each row (`causal_sinkhorn`), so that what
-    follows a token changes nothing; in its own block a token attends up to itself. In the paper the
+    place i, and the columns are normalised up to each row (`causal_sinkhorn`), so that later
+    tokens change nothing; in its own block a token attends up to itself. In the paper the
     columns are normalised over all places, those of later blocks too.
 
     In `Lookup`, queries attend only the block that is sorted to the front: the paper's SortCut, cut

@@ -21,7 +21,7 @@ class Score(Layer):
     Scores add up: `Dot() + Alibi()`.
 
     Attributes:
-        contract: What each score promises.
+        contract: The promise of each score, for errors.
         positional: Whether `call` takes `query_positions` and `key_positions` too.
         uses_times: Whether these positions are times. Patterns and other scores beside it count
             places then.

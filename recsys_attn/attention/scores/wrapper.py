@@ -14,7 +14,7 @@ from recsys_attn.tensors import Shape, Tensor
 class Wrapper(Score):
     """A score around another one; positional, or with one projection, if that one is.
 
-    A subclass changes the inputs of `self.logits` or its result.
+    A subclass changes the inputs of the score inside, or its logits.
 
     Args:
         score: The score inside: an instance, a name or a config.

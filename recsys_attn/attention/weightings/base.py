@@ -13,7 +13,7 @@ class Weighting(Layer):
     """Turns logits into weights.
 
     Attributes:
-        contract: What each weighting promises.
+        contract: The promise of each weighting, for errors.
         needs_query: Whether `call` takes `query` (B, T, N, H) too, and `build` its shape.
 
     Call arguments:
