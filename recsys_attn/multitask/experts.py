@@ -152,3 +152,12 @@ def hard_concrete(name: str, gate: Any) -> HardConcrete:
             f"or its config. Received: {name}={gate!r}"
         )
     return part
+
+
+def output_spec(layer: Layer, inputs: Tensor, return_gates: bool, count: int) -> Any:
+    """Returns the symbolic output of a layer of tasks, and with `return_gates` `count` gates."""
+    shape = layer.compute_output_shape(inputs.shape)
+    output = keras.KerasTensor(shape, dtype=layer.compute_dtype)
+    if not return_gates:
+        return output
+    return output, keras.KerasTensor((*shape[:-1], count), dtype=layer.compute_dtype)

@@ -15,7 +15,7 @@ from recsys_attn.checks import require_positive, require_sizes, unknown_name
 from recsys_attn.constant_factors import held
 from recsys_attn.layer import Layer
 from recsys_attn.multitask.expert_gates import AttentionGate, InputGate
-from recsys_attn.multitask.experts import Experts
+from recsys_attn.multitask.experts import Experts, output_spec
 from recsys_attn.serialization import layer_of, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
 
@@ -198,12 +198,7 @@ class MMoE(Layer):
     def compute_output_spec(
         self, inputs: Tensor, return_gates: bool = False, where: Tensor | None = None
     ) -> Any:
-        shape = self.compute_output_shape(inputs.shape)
-        output = keras.KerasTensor(shape, dtype=self.compute_dtype)
-        if not return_gates:
-            return output
-        gates_shape = (*shape[:-1], self.experts.num_experts)
-        return output, keras.KerasTensor(gates_shape, dtype=self.compute_dtype)
+        return output_spec(self, inputs, return_gates, self.experts.num_experts)
 
     def get_config(self) -> Config:
         experts = self.experts.get_config()

@@ -13,7 +13,7 @@ from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.constant_factors import held
 from recsys_attn.layer import Layer
 from recsys_attn.multitask.expert_gates import InputGate
-from recsys_attn.multitask.experts import Experts
+from recsys_attn.multitask.experts import Experts, output_spec
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -158,12 +158,8 @@ class ProgressiveExperts(Layer):
     def compute_output_spec(
         self, inputs: Tensor, return_gates: bool = False, where: Tensor | None = None
     ) -> Any:
-        shape = self.compute_output_shape(inputs.shape)
-        output = keras.KerasTensor(shape, dtype=self.compute_dtype)
-        if not return_gates:
-            return output
         count = self.num_tasks * self.task_experts + self.shared_experts
-        return output, keras.KerasTensor((*shape[:-1], count), dtype=self.compute_dtype)
+        return output_spec(self, inputs, return_gates, count)
 
     def get_config(self) -> Config:
         experts = self.experts[0][0].get_config()

@@ -15,6 +15,7 @@ from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.constant_factors import held
 from recsys_attn.initializers import blockwise
 from recsys_attn.layer import Layer
+from recsys_attn.multitask.experts import output_spec
 from recsys_attn.tensors import Config, Shape, Tensor
 
 
@@ -117,11 +118,7 @@ class AdaptiveTransfer(Layer):
     def compute_output_spec(
         self, inputs: Tensor, return_gates: bool = False, where: Tensor | None = None
     ) -> Any:
-        shape = self.compute_output_shape(inputs.shape)
-        output = keras.KerasTensor(shape, dtype=self.compute_dtype)
-        if not return_gates:
-            return output
-        return output, keras.KerasTensor((*shape[:-1], 2), dtype=self.compute_dtype)
+        return output_spec(self, inputs, return_gates, 2)
 
     def get_config(self) -> Config:
         tower = self.towers[0].get_config()

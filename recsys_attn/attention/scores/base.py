@@ -117,6 +117,15 @@ def logits_of(
     )
 
 
+def take_traits(score: Score, parts: Sequence[Score]) -> None:
+    """Gives a score made of scores the traits that one of them has."""
+    for trait in (
+        *("positional", "uses_times", "needs_every_pair"),
+        *("shares_query_and_key", "uses_query", "uses_key"),
+    ):
+        setattr(score, trait, any(getattr(part, trait) for part in parts))
+
+
 class Several(Score):
     """A score made of scores; positional, or with one projection, if one of them is.
 
@@ -146,12 +155,7 @@ class Several(Score):
                 f"Received: scores={scores!r}"
             )
         self.scores = [SCORES.get(score, dtype=self.dtype_policy) for score in scores]
-        self.positional = any(score.positional for score in self.scores)
-        self.uses_times = any(score.uses_times for score in self.scores)
-        self.needs_every_pair = any(score.needs_every_pair for score in self.scores)
-        self.shares_query_and_key = any(score.shares_query_and_key for score in self.scores)
-        self.uses_query = any(score.uses_query for score in self.scores)
-        self.uses_key = any(score.uses_key for score in self.scores)
+        take_traits(self, self.scores)
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         for score in self.scores:

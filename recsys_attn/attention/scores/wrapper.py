@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from recsys_attn.attention.core.places import PlacesAndTimes
-from recsys_attn.attention.scores.base import SCORES, Score, logits_of
+from recsys_attn.attention.scores.base import SCORES, Score, logits_of, take_traits
 from recsys_attn.layer import build_part
 from recsys_attn.tensors import Shape, Tensor
 
@@ -42,12 +42,7 @@ class Wrapper(Score):
     def __init__(self, score: Any = "scaled_dot", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.score = SCORES.get(score, dtype=self.dtype_policy)
-        self.positional = self.score.positional
-        self.uses_times = self.score.uses_times
-        self.needs_every_pair = self.score.needs_every_pair
-        self.shares_query_and_key = self.score.shares_query_and_key
-        self.uses_query = self.score.uses_query
-        self.uses_key = self.score.uses_key
+        take_traits(self, [self.score])
 
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         build_part(self, "score", self.score, query_shape, key_shape)
