@@ -136,6 +136,6 @@ test_inconsistent_schemas_are_refused = refusals(
         "whose `table_width` is None. Received: table_width=2",
     ),
     (lambda: Sequence("a", max_length=0), "`max_length` must be a positive integer"),
-    (lambda: Categorical("a", dtype="float32"), "float32 values take the transform Quantile"),
-    (lambda: Categorical("a", transform=Quantile(3)), "float32 values take the transform"),
+    (lambda: Categorical("a", dtype="float32"), "Quantile and Age are for dtype 'float32'"),
+    (lambda: Categorical("a", transform=Quantile(3)), "Quantile and Age are for dtype 'float32'"),
 )

@@ -192,7 +192,7 @@ def test_none_and_layers_pass_through() -> None:
     [("alibi", "score", "dot"), ("linformer", "compressor", "pool"), ("bigbird", "router", "lsh")],
 )
 def test_a_slot_that_a_preset_fills_is_not_filled_again(name: str, slot: str, value: str) -> None:
-    with pytest.raises(ValueError, match=f"'{name}' has a '{slot}' of its own"):
+    with pytest.raises(ValueError, match=f"'{name}' sets '{slot}' itself"):
         presets.get({"class_name": name, "config": {slot: value}})
 
 

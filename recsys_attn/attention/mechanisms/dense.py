@@ -27,7 +27,7 @@ from recsys_attn.attention.weightings.softmax import NEVER
 from recsys_attn.backend.dropout import Dropout
 from recsys_attn.checks import require_share
 from recsys_attn.layer import build_part
-from recsys_attn.tensors import Shape, Tensor
+from recsys_attn.tensors import Config, Shape, Tensor
 
 
 def attention(
@@ -142,6 +142,12 @@ class Dense(Mechanism):
         self.pair_values: Any = None
         if pair_values is not None:
             self.pair_values = PAIR_VALUES.get(pair_values, dtype=self.dtype_policy)
+
+    @classmethod
+    def from_config(cls, config: Config) -> Dense:
+        # Models were saved with these two, nearly always empty.
+        unset = {"place_bias": None, "next_positions": False}
+        return super().from_config({k: v for k, v in config.items() if (k, v) not in unset.items()})
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         require_a_value_a_key(key_shape, value_shape)

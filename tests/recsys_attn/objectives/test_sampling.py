@@ -128,5 +128,5 @@ test_wrong_arguments = refusals(
 
 
 def test_a_sampled_loss_must_be_implemented() -> None:
-    with pytest.raises(NotImplementedError, match="SampledLoss must implement `each`"):
+    with pytest.raises(NotImplementedError, match="SampledLoss must implement `losses`"):
         call(SampledLoss(), seed=seed())
