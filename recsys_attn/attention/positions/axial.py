@@ -45,7 +45,7 @@ class AxialPositions(CountedPositions):
     Example:
 
     >>> import keras
-    >>> from recsys_attn.blocks import AxialPositions
+    >>> from recsys_attn.attention.positions import AxialPositions
     >>> layer = AxialPositions((64, 64))
     >>> tuple(layer(keras.random.normal((2, 5, 8))).shape), layer.count_params()
     ((2, 5, 8), 512)

@@ -50,7 +50,7 @@ class CoordinatePositions(CountedPositions):
     Example:
 
     >>> import keras
-    >>> from recsys_attn.blocks import CoordinatePositions
+    >>> from recsys_attn.attention.positions import CoordinatePositions
     >>> tuple(CoordinatePositions()(keras.random.normal((2, 5, 8))).shape)
     (2, 5, 8)
     """

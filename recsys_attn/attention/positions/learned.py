@@ -40,7 +40,7 @@ class LearnedPositions(CountedPositions):
 
     >>> import keras
     >>> import numpy as np
-    >>> from recsys_attn.blocks import LearnedPositions
+    >>> from recsys_attn.attention.positions import LearnedPositions
     >>> layer = LearnedPositions(length=50)
     >>> two = np.zeros((1, 2, 8), "float32")
     >>> padded = np.zeros((1, 3, 8), "float32")

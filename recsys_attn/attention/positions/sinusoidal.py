@@ -41,7 +41,7 @@ class SinusoidalPositions(EventPositions):
     Example:
 
     >>> import keras
-    >>> from recsys_attn.blocks import SinusoidalPositions
+    >>> from recsys_attn.attention.positions import SinusoidalPositions
     >>> events = keras.random.normal((2, 5, 8))
     >>> tuple(SinusoidalPositions()(events).shape)
     (2, 5, 8)

@@ -56,7 +56,7 @@ class _Cut(NamedTuple):
     value: Tensor
     key_mask: Tensor | None
     positions: Tensor
-    present_blocks: Tensor  # (B or 1, 1), blocks up to the last event
+    total: Tensor  # (B or 1, 1), blocks up to the last event
     tokens: Tensor | None  # (B or 1, G), places of global tokens
 
 
@@ -156,14 +156,12 @@ class Blocks(Router):
     ) -> list[Groups]:
         length = ops.shape(key)[1]
         present = length_of(key, None, key_mask)
-        present_blocks = ops.reshape(block_count(present, self.size), (-1, 1))
+        total = ops.reshape(block_count(present, self.size), (-1, 1))
         positions = blocks_of(ops.arange(length, dtype="int32")[None], self.size)
         tokens = None
         if self.tokens:
             tokens = token_places(self.tokens, ops.reshape(present, (-1, 1)), length)
-        cut = _Cut(
-            blocks_of(query, self.size), key, value, key_mask, positions, present_blocks, tokens
-        )
+        cut = _Cut(blocks_of(query, self.size), key, value, key_mask, positions, total, tokens)
         groups = [self._band(cut), *([self._edges(cut)] if self.first or self.last else [])]
         if tokens is not None:
             groups.append(token_queries(query, key, value, key_mask, tokens))
@@ -182,9 +180,9 @@ class Blocks(Router):
     ) -> Groups:
         present = ops.ones(ops.shape(key)[:2], "bool") if key_mask is None else key_mask
         standing = ops.where(exists(key_positions, ops.shape(key)[1]), key_positions, -1)
-        present_blocks = block_count(length_of(key, standing, key_mask), self.size)[..., 0]
+        total = block_count(length_of(key, standing, key_mask), self.size)[..., 0]
         block = query_positions // self.size
-        route, counts = self._route(block, present_blocks, self.before, self.after)
+        route, counts = self._route(block, total, self.before, self.after)
         places = route[..., None] * self.size + ops.arange(self.size, dtype="int32")
         places = ops.where(counts[..., None], places, -1)
         *leading, blocks, size = ops.shape(places)
@@ -198,25 +196,21 @@ class Blocks(Router):
 
     def _band(self, cut: _Cut) -> Groups:
         """Groups the queries of every block with the blocks on its route."""
-        query, key, _, key_mask, positions, present_blocks, tokens = cut
+        query, key, _, key_mask, positions, total, tokens = cut
         batch, count = ops.shape(query)[:2]
         present = ops.ones(ops.shape(key)[:2], "bool") if key_mask is None else key_mask
         before, after = self._reach(count)
         block = ops.arange(count, dtype="int32")[None, None]
         # (B or 1, 1, blocks, K); with a plan of each head (B or 1, N, blocks, K)
-        route, counts = self._route(block, present_blocks[:, None], before, after)
+        route, counts = self._route(block, total[:, None], before, after)
         alone = None if tokens is None else alone_at(tokens[:, None], self.size, route, counts)
         counts = ops.repeat(counts, self.size, axis=-1)
         if alone is not None:
             alone = ops.broadcast_to(alone, (ops.shape(counts)[0], *ops.shape(alone)[1:]))
             counts = ops.concatenate([counts, alone], axis=-1)
         drawn = route[..., before + 1 + after + self.first + self.last :]
-        marks = functools.partial(
-            self._met_marks, present_blocks=present_blocks, drawn=drawn, tokens=tokens
-        )
-        keys = functools.partial(
-            self._met_keys, present_blocks=present_blocks, drawn=drawn, tokens=tokens
-        )
+        marks = functools.partial(self._met_marks, total=total, drawn=drawn, tokens=tokens)
+        keys = functools.partial(self._met_keys, total=total, drawn=drawn, tokens=tokens)
         counts = ops.transpose(counts, (0, 2, 1, 3))  # (B or 1, blocks, N or 1, keys)
         allowed = as_groups(ops.logical_and(_of_batch(marks(present), batch), counts))
         length = ops.shape(key)[1]
@@ -229,31 +223,27 @@ class Blocks(Router):
                 _of_batch(marks(ops.arange(length, dtype="int32")[None]), batch)
             ),
             allowed=allowed[:, :, None],
-            way_back=(batch, count, present_blocks, length, tokens),
+            way_back=(batch, count, total, length, tokens),
         )
 
-    def _met_keys(
-        self, x: Tensor, present_blocks: Tensor, drawn: Tensor, tokens: Tensor | None
-    ) -> Tensor:
+    def _met_keys(self, x: Tensor, total: Tensor, drawn: Tensor, tokens: Tensor | None) -> Tensor:
         """(B, S, N, H) -> (B, blocks, keys of a group, N, H)."""
         blocks = blocks_of(x, self.size)
         if isinstance(self.seed, tuple) and self.random:
-            along = [self._along(present_blocks, blocks, None), keys_of_plans(blocks, drawn)]
+            along = [self._along(total, blocks, None), keys_of_plans(blocks, drawn)]
             keys = _side_by_side(along)
         else:
-            keys = self._along(present_blocks, blocks, drawn[:, 0])
+            keys = self._along(total, blocks, drawn[:, 0])
         return keys if tokens is None else beside(keys, x, tokens)
 
-    def _met_marks(
-        self, x: Tensor, present_blocks: Tensor, drawn: Tensor, tokens: Tensor | None
-    ) -> Tensor:
+    def _met_marks(self, x: Tensor, total: Tensor, drawn: Tensor, tokens: Tensor | None) -> Tensor:
         """(B or 1, S) -> (B or 1, blocks, N or 1, keys of a group)."""
         blocks = blocks_of(x, self.size)
         if not isinstance(self.seed, tuple) or not self.random:
-            marks = self._along(present_blocks, blocks, drawn[:, 0])
+            marks = self._along(total, blocks, drawn[:, 0])
             marks = marks if tokens is None else beside(marks, x, tokens)
             return marks[:, :, None]
-        shared = self._along(present_blocks, blocks, None)
+        shared = self._along(total, blocks, None)
         far = marks_of_plans(blocks, drawn)
         parts = [shared[:, :, None], far]
         if tokens is not None:
@@ -266,7 +256,7 @@ class Blocks(Router):
 
     def _edges(self, cut: _Cut) -> Groups:
         """Groups the queries of the first and the last blocks with all keys."""
-        edges = self._edge_blocks(cut.present_blocks)
+        edges = self._edge_blocks(cut.total)
         rows = joined(taken(cut.positions, edges))
         return Groups(
             joined(taken(cut.query, edges)),
@@ -284,44 +274,42 @@ class Blocks(Router):
     def with_global_inputs(
         self, groups: list[Groups], query: Tensor, key: Tensor, value: Tensor
     ) -> list[Groups]:
-        _, _, present_blocks, _, tokens = groups[0].way_back
+        _, _, total, _, tokens = groups[0].way_back
         queries = []
         if self.first or self.last:
-            queries.append(
-                joined(taken(blocks_of(query, self.size), self._edge_blocks(present_blocks)))
-            )
+            queries.append(joined(taken(blocks_of(query, self.size), self._edge_blocks(total))))
         if tokens is not None:
             queries.append(taken(query, tokens))
         replaced = zip(groups[1:], queries, strict=True)
         return [groups[0], *(g._replace(query=q, key=key, value=value) for g, q in replaced)]
 
     def merge(self, groups: list[Groups], outputs: list[Tensor], masses: list[Tensor]) -> Tensor:
-        batch, count, present_blocks, length, tokens = groups[0].way_back
+        batch, count, total, length, tokens = groups[0].way_back
         _, *sizes = ops.shape(outputs[0])
         blocks = ops.reshape(outputs[0], (batch, count, *sizes))
         if self.first or self.last:
             edges = ops.reshape(outputs[1], (batch, self.first + self.last, *sizes))
             block = ops.arange(count, dtype="int32")[None]
-            place, at_an_end = self._at_an_end(block, present_blocks)
+            place, at_an_end = self._at_an_end(block, total)
             far = taken(edges, ops.where(at_an_end, place, 0))
             blocks = ops.where(at_an_end[..., None, None, None], far, blocks)
         sequence = sequence_of(blocks, length)
         return sequence if tokens is None else with_token_outputs(sequence, outputs[-1], tokens)
 
     def shares(self, groups: list[Groups], masses: list[Tensor]) -> list[Tensor | None]:
-        batch, count, present_blocks, length, tokens = groups[0].way_back
+        batch, count, total, length, tokens = groups[0].way_back
         real = ops.ones((1, length))  # 0 for a query that is a token, and behind the last one
         if tokens is not None:
             real = real - ops.cast(at_tokens(tokens, length)[0], "float32")
         real = blocks_of(real, self.size)  # (B or 1, blocks, size)
         block = ops.arange(count, dtype="int32")[None]
-        _, at_an_end = self._at_an_end(block, present_blocks)
+        _, at_an_end = self._at_an_end(block, total)
         band = ops.where(at_an_end[..., None], 0.0, real)
         band = ops.broadcast_to(band, (batch, count, self.size))
         shares = [ops.reshape(band, (batch * count, 1, self.size))]
         if self.first or self.last:
-            edges = self._edge_blocks(present_blocks)
-            place, _ = self._at_an_end(edges, present_blocks)
+            edges = self._edge_blocks(total)
+            place, _ = self._at_an_end(edges, total)
             # A block that is both a first and a last one has its output once.
             once = ops.equal(place, ops.arange(self.first + self.last, dtype="int32"))
             once = ops.logical_and(once, exists(edges, count))
@@ -331,9 +319,9 @@ class Blocks(Router):
             shares.append(ops.cast(tokens >= 0, "float32")[:, None])
         return shares
 
-    def _at_an_end(self, block: Tensor, present_blocks: Tensor) -> tuple[Tensor, Tensor]:
+    def _at_an_end(self, block: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the place of blocks among the first and the last ones, and a mask of those."""
-        from_end = block - present_blocks + self.last
+        from_end = block - total + self.last
         place = ops.where(block < self.first, block, self.first + from_end)
         last = ops.logical_and(from_end >= 0, from_end < self.last)
         return place, ops.logical_or(block < self.first, last)
@@ -344,42 +332,38 @@ class Blocks(Router):
             return self.before, self.after
         return min(self.before, count - 1), min(self.after, count - 1)
 
-    def _edge_blocks(self, present_blocks: Tensor) -> Tensor:
+    def _edge_blocks(self, total: Tensor) -> Tensor:
         """Returns the first and the last blocks (B or 1, first + last); some may not exist."""
         first, last = (ops.arange(number, dtype="int32") for number in (self.first, self.last))
-        return ops.concatenate(
-            [first + ops.zeros_like(present_blocks), present_blocks - self.last + last], axis=-1
-        )
+        return ops.concatenate([first + ops.zeros_like(total), total - self.last + last], axis=-1)
 
     def _route(
-        self, block: Tensor, present_blocks: Tensor, before: int, after: int
+        self, block: Tensor, total: Tensor, before: int, after: int
     ) -> tuple[Tensor, Tensor]:
         """Returns the blocks (..., K) for queries of the blocks `block` (...), and a mask of them.
 
         The band comes first, then the edges and the random blocks. They may overlap, and the band
         may pass the ends; the mask is True for the first occurrence of a block that exists.
         """
-        nothing = ops.zeros_like(block + present_blocks)[..., None]
+        nothing = ops.zeros_like(block + total)[..., None]
         band = block[..., None] + ops.arange(-before, after + 1, dtype="int32")
-        route = [band + nothing, self._edge_blocks(present_blocks[..., None]) + nothing]
+        route = [band + nothing, self._edge_blocks(total[..., None]) + nothing]
         if self.random:
-            drawn = plans(block, present_blocks, self.random, self.seed)
+            drawn = plans(block, total, self.random, self.seed)
             route = [x + ops.zeros_like(drawn[..., :1]) for x in route]
             route.append(drawn + nothing)
         route = ops.concatenate(route, axis=-1)
         place = ops.arange(ops.shape(route)[-1])
         same = ops.equal(route[..., :, None], route[..., None, :])
         again = ops.any(ops.logical_and(same, place[:, None] > place), axis=-1)
-        return route, ops.logical_and(
-            exists(route, present_blocks[..., None]), ops.logical_not(again)
-        )
+        return route, ops.logical_and(exists(route, total[..., None]), ops.logical_not(again))
 
-    def _along(self, present_blocks: Tensor, blocks: Tensor, drawn: Tensor | None) -> Tensor:
+    def _along(self, total: Tensor, blocks: Tensor, drawn: Tensor | None) -> Tensor:
         """Gathers the route of each block: (B, blocks, size, ...) -> (B, blocks, tokens, ...)."""
         count = ops.shape(blocks)[1]
         parts = [with_neighbours(blocks, *self._reach(count))]
         if self.first or self.last:
-            ends = joined(taken(blocks, self._edge_blocks(present_blocks)))[:, None]
+            ends = joined(taken(blocks, self._edge_blocks(total)))[:, None]
             parts.append(ops.broadcast_to(ends, (ops.shape(ends)[0], count, *ops.shape(ends)[2:])))
         if self.random and drawn is not None:
             far = taken(blocks, drawn)

@@ -46,15 +46,13 @@ def random_pattern(size: int, count: int, seed: Seed) -> Pattern:
     return PerHead(tuple(RandomBlocks(size, count, number) for number in seed))
 
 
-def plans(block: Tensor, present_blocks: Tensor, count: int, seed: Seed) -> Tensor:
+def plans(block: Tensor, total: Tensor, count: int, seed: Seed) -> Tensor:
     """Returns the random blocks of blocks (B or 1, N or 1, T): (B or 1, N or 1, T, count)."""
     if not isinstance(seed, tuple):
-        return random_plan(block, present_blocks, count, seed)
+        return random_plan(block, total, count, seed)
     plan = []
     for head, number in enumerate(seed):
-        row, blocks = (
-            x if x.shape[1] == 1 else x[:, head : head + 1] for x in (block, present_blocks)
-        )
+        row, blocks = (x if x.shape[1] == 1 else x[:, head : head + 1] for x in (block, total))
         plan.append(random_plan(row + blocks * 0, blocks, count, number))
     return ops.concatenate(plan, axis=1)
 
