@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
+from serving.config.server_config import ServerConfig
+from serving.rpc.grpc_server import LateHandlers, listen, make_grpc_server
+from serving.rpc.health import Health
 from tests.serving.conftest import StartServer, wait_until
 from tests.serving.stubs import predict, send
 
@@ -46,3 +50,20 @@ def test_channel_arguments_replace_the_defaults(base_path: Path, start_server: S
         with pytest.raises(grpc.RpcError) as raised:
             send(channel, large)
     assert raised.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_burst_of_calls_is_accepted() -> None:
+    """Calls that gRPC does not accept are reset: their clients get CANCELLED."""
+    config = ServerConfig("/models/ctr")
+    server = make_grpc_server(config, Health(), LateHandlers(), ())
+    address = f"127.0.0.1:{listen(server, config, 0, None)}"
+    server.start()
+
+    async def burst() -> Counter[grpc.StatusCode]:
+        async with grpc.aio.insecure_channel(address) as channel:
+            call = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+            calls = [call(bytes(1000), timeout=30.0) for _ in range(907)]
+            return Counter([await one.code() for one in calls])
+
+    assert asyncio.run(burst()) == {grpc.StatusCode.UNAVAILABLE: 907}, "it is still starting"
+    server.stop(None).wait()
