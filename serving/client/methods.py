@@ -70,7 +70,7 @@ class Methods:
             check_positive("timeout", timeout)
         self.addresses, self.model, self.version, self.label = addresses, model, version, label
         self.timeout, self._headers = timeout, metadata
-        self._known: ModelMetadata | None = None
+        self._cached_metadata: ModelMetadata | None = None
 
     def predict(
         self,
@@ -298,15 +298,15 @@ class Methods:
         self, invocation: Invocation, attempt: Callable[[ModelMetadata], Calls[Answer]]
     ) -> Calls[Answer]:
         """Encodes and sends; invalid features are tried again if a new version serves meanwhile."""
-        cached = self._known
+        cached = self._cached_metadata
         metadata = cached or (yield from self._metadata(invocation))
-        self._known = metadata
+        self._cached_metadata = metadata
         try:
             return (yield from attempt(metadata))
         except (InvalidArgument, FailedPrecondition):
             if cached is None:
                 raise
-            metadata = self._known = yield from self._metadata(invocation)
+            metadata = self._cached_metadata = yield from self._metadata(invocation)
             if metadata.version == cached.version:
                 raise
             return (yield from attempt(metadata))

@@ -125,11 +125,11 @@ def _missing_arrays(
     leading_axes: int,
 ) -> dict[str, np.ndarray]:
     """Returns the missing values of features that were not sent and have no default."""
-    known = {*sent, *signature.definition.defaults}
+    present = {*sent, *signature.definition.defaults}
     return {
         name: InputSpec.of(name, spec, leading_axes).missing_rows(rows)
         for name, spec in specs.items()
-        if name not in known
+        if name not in present
     }
 
 

@@ -210,12 +210,12 @@ class ModelManager:
             for config in models
             if after[config.name].update(config) or config.name not in before
         ]
-        absent = {name: one for name, one in before.items() if name not in after}
-        removed = {**self._removed, **_versions(absent)}
+        unconfigured = {name: one for name, one in before.items() if name not in after}
+        removed = {**self._removed, **_versions(unconfigured)}
         self._removed = {name: versions for name, versions in removed.items() if name not in after}
         self._reconcilers, self._models = after, _versions(after)
         self._is_configured = self._is_configured or bool(after)
-        for name, one in absent.items():
+        for name, one in unconfigured.items():
             _LOGGER.info("Unloading model %s, which is no longer configured", name)
             one.versions.keep_only(())
         self._settle(VersionReconciler.poll)

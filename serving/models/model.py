@@ -61,8 +61,12 @@ class Model:
             if rows is not None and key in self._signatures:
                 self._signatures[key].share_candidates(rows)
         self._event_names = self._needed_events()
-        known = [s for k, s in self._signatures.items() if k in (RANK_SIGNATURE, DEFAULT_SIGNATURE)]
-        self.features = {name: spec for one in known for name, spec in one.input_specs.items()}
+        row_signatures = [
+            s for k, s in self._signatures.items() if k in (RANK_SIGNATURE, DEFAULT_SIGNATURE)
+        ]
+        self.features = {
+            name: spec for one in row_signatures for name, spec in one.input_specs.items()
+        }
         for signature in self._signatures.values():
             if self.takes_missing and not signature.takes_examples:
                 signature.take_raw_values(self.features)

@@ -125,7 +125,7 @@ class BackendPool:
         skipped: Sequence[grpc.StatusCode],
     ) -> Iterator[Any]:
         """Yields the answers in order, and raises at the end if there was none."""
-        has_answered, reason, absent = False, "", ""
+        has_answered, reason, not_found = False, "", ""
         headers = COMPUTED.get().headers
         for i in order:
             try:
@@ -133,7 +133,7 @@ class BackendPool:
             except grpc.RpcError as error:
                 address, code, details = self._addresses[i], error.code(), error.details()
                 if code == grpc.StatusCode.NOT_FOUND:
-                    absent = details
+                    not_found = details
                 elif code in skipped:
                     reason = f"{address}: {details}"
                 elif code in _REFUSALS:
@@ -146,7 +146,7 @@ class BackendPool:
             else:
                 has_answered = True
                 yield answer
-        if absent and not has_answered:
-            raise NotFound(absent)
+        if not_found and not has_answered:
+            raise NotFound(not_found)
         if not has_answered:
             raise Unavailable(f"No server of the backend answers; the last one, {reason}")

@@ -60,7 +60,7 @@ def rank_answer(response: scoring_pb2.RankResponse) -> dict[str, Any]:
     document: dict[str, Any] = {
         "model": spec.name,
         "version": spec.version.value,
-        "scores": {task: _listed(scores) for task, scores in sorted(response.scores.items())},
+        "scores": {task: _score_list(scores) for task, scores in sorted(response.scores.items())},
         "ranking": list(response.ranking),
     }
     if response.HasField("explanation"):
@@ -68,7 +68,7 @@ def rank_answer(response: scoring_pb2.RankResponse) -> dict[str, Any]:
             "attention": _weights(response.explanation.attention),
             "gates": _weights(response.explanation.gates),
             "fields": {
-                name: _listed(one) for name, one in sorted(response.explanation.fields.items())
+                name: _score_list(one) for name, one in sorted(response.explanation.fields.items())
             },
         }
     return document
@@ -93,12 +93,12 @@ def _fill(column: scoring_pb2.Column, name: str, side: str, rows: list[Any]) -> 
     if kind is float:  # a column of floats has float32, which skips most large integers
         values = _without_fractions(values)
         kind = float if any(isinstance(value, float) for value in values) else int
-    field, absent = _FIELDS[kind]
+    field, filler = _FIELDS[kind]
     column.missing.extend(place for place, value in enumerate(values) if value is None)
-    sent = [absent if value is None else value for value in values]
+    entries = [filler if value is None else value for value in values]
     if kind is bytes:
-        sent = [value.encode() if isinstance(value, str) else value for value in sent]
-    getattr(column, field).values.extend(sent)
+        entries = [value.encode() if isinstance(value, str) else value for value in entries]
+    getattr(column, field).values.extend(entries)
 
 
 def _without_fractions(values: list[Any]) -> list[Any]:
@@ -146,7 +146,7 @@ def _require_sendable(name: str, side: str, value: Any) -> None:
         raise wrong(name, f"{form} for a missing value", value, side)
 
 
-def _listed(message: Any) -> Any:
+def _score_list(message: Any) -> Any:
     return numbers(np.array(message.values, np.float32))
 
 

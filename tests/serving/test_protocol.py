@@ -1,4 +1,4 @@
-"""A caller written as in TensorFlow Serving's examples gets what it expects."""
+"""A client written as TensorFlow Serving's examples receives the same answers."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def _require_same(own: Descriptor, theirs: Descriptor) -> None:
 
 
 def _form(field: FieldDescriptor) -> tuple[Any, ...]:
-    """What the wire shows of a field; an enum is an int32 there."""
+    """Returns the form of a field on the wire; an enum is an int32 there."""
     kind = FieldDescriptor.TYPE_INT32 if field.type == FieldDescriptor.TYPE_ENUM else field.type
     union = field.containing_oneof
     return field.number, kind, field.is_repeated, None if union is None else union.name

@@ -102,7 +102,7 @@ class CompiledRuntime:
     @property
     def compiled(self) -> list[Sizes]:
         """The sizes that are compiled, in the order of their first requests."""
-        return [shape.sizes for shape in self._known() if shape.tower is not None]
+        return [shape.sizes for shape in self._all_shapes() if shape.tower is not None]
 
     def prepare(self, before: CompiledRuntime | None) -> None:
         """Adds the tower, and compiles the shapes that the version before has compiled.
@@ -128,7 +128,7 @@ class CompiledRuntime:
         self._tower, self._shapes = None, {}
         self._tensorflow.close()
 
-    def _known(self) -> list[_Shape]:
+    def _all_shapes(self) -> list[_Shape]:
         return list(self._shapes.values())
 
     def _shape_of(self, inputs: Arrays) -> _Shape:
@@ -159,7 +159,7 @@ class CompiledRuntime:
         """Returns the compiled shapes, most requests first, for a signature of the same inputs."""
         if _inputs_of(self.definitions[RANK_SIGNATURE]) != _inputs_of(definition):
             return []
-        shapes = [one for one in self._known() if one.tower is not None and one.requests]
+        shapes = [one for one in self._all_shapes() if one.tower is not None and one.requests]
         return sorted(shapes, key=lambda one: -one.requests)
 
     def _claim(self, shape: _Shape) -> bool:
@@ -168,7 +168,7 @@ class CompiledRuntime:
             if shape.is_decided:
                 return False
             shape.is_decided = True
-            return sum(one.is_decided for one in self._known()) <= _MAX_SHAPES
+            return sum(one.is_decided for one in self._all_shapes()) <= _MAX_SHAPES
 
     def _add_tower(self) -> None:
         if self._tower is None and not self._has_failed:
@@ -206,7 +206,7 @@ class CompiledRuntime:
     def _give_up(self, error: Exception) -> None:
         """Stops compiling this version, as other values may fail too."""
         self._tower, self._has_failed = None, True
-        for shape in self._known():
+        for shape in self._all_shapes():
             shape.tower = None
         reason = " ".join(str(error).split())
         _LOGGER.info("Signature %s is not compiled: %s", RANK_SIGNATURE, reason[:300])

@@ -43,10 +43,10 @@ class CutGraph:
 
 def flatten(meta: meta_graph_pb2.MetaGraphDef, outputs: Iterable[str]) -> graph_pb2.GraphDef:
     """Returns the graph that computes some tensors, with every function call inlined."""
-    wanted = [name.partition(":")[0] for name in outputs]
+    nodes = [name.partition(":")[0] for name in outputs]
     # Without the vocabularies, which may be large and which only the start needs.
-    whole = meta_graph_pb2.MetaGraphDef(graph_def=subgraph(meta.graph_def, *wanted))
-    whole.collection_def["train_op"].node_list.value.extend(wanted)  # nodes to keep
+    whole = meta_graph_pb2.MetaGraphDef(graph_def=subgraph(meta.graph_def, *nodes))
+    whole.collection_def["train_op"].node_list.value.extend(nodes)  # nodes to keep
     config = config_pb2.ConfigProto()
     rewrite = config.graph_options.rewrite_options
     rewrite.min_graph_nodes = -1
@@ -55,7 +55,7 @@ def flatten(meta: meta_graph_pb2.MetaGraphDef, outputs: Iterable[str]) -> graph_
     flat = private_api.optimize(whole, config)
     for node in flat.node:
         node.attr.pop("_class", None)  # colocation with nodes that are gone
-    return subgraph(flat, *wanted)
+    return subgraph(flat, *nodes)
 
 
 def cut(flat: graph_pb2.GraphDef, outputs: Iterable[str]) -> CutGraph:
@@ -65,8 +65,8 @@ def cut(flat: graph_pb2.GraphDef, outputs: Iterable[str]) -> CutGraph:
         flat: A graph without function calls.
         outputs: Names of the tensors to compute.
     """
-    wanted = {name.partition(":")[0] for name in outputs}
-    flat = subgraph(flat, *wanted)
+    output_nodes = {name.partition(":")[0] for name in outputs}
+    flat = subgraph(flat, *output_nodes)
     nodes = {node.name: node for node in flat.node}
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(flat, name="")
@@ -96,7 +96,7 @@ def cut(flat: graph_pb2.GraphDef, outputs: Iterable[str]) -> CutGraph:
         f"{node.name}:0" for node in flat.node if node.op == _READ and node.name not in lookups
     )
     return CutGraph(
-        subgraph(flat, *inputs, *reads, *(wanted & before)),
+        subgraph(flat, *inputs, *reads, *(output_nodes & before)),
         tower,
         tuple(inputs),
         reads,

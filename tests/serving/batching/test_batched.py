@@ -60,7 +60,7 @@ Ask = Callable[[dict[str, np.ndarray]], np.ndarray]
 def _batched(
     model: Model, rank: bool = False, fill: Fill | None = missing_value, **parameters: Any
 ) -> Ask:
-    """What asks a signature for scores; requests are batched, one batch at a time."""
+    """Returns the computation of a signature in batches, one at a time."""
     key, inputs = ("rank", RANK) if rank else ("serving_default", ROWS)
     settings = BatchingParameters(**parameters)
     signature = Signature(key, definition(inputs, 1 + rank), model)
@@ -72,7 +72,7 @@ def _batched(
 
 
 def scores_of(inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """What a model gives for a request alone."""
+    """Returns the scores of a request that is computed alone."""
     return Model()(inputs, ["score"], trace())["score"]
 
 

@@ -1,4 +1,4 @@
-"""Both clients behind one handle, and servers that answer as a test wants it."""
+"""Both clients behind one handle, and stub servers with chosen answers."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def processes() -> Iterator[list[tuple[subprocess.Popen[str], str]]]:
 
 
 def _answers_during(handle: Handle, disturb: Callable[[], object]) -> list[object]:
-    """What calls before, during and after a disturbance come to, four at the same time."""
+    """Returns the answers of calls before, during and after a disturbance, four at a time."""
     answers: list[object] = []
     disturbance = threading.Timer(0.3, disturb)
     disturbance.start()

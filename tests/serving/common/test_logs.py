@@ -1,4 +1,4 @@
-"""Whatever a caller sends, each line of the log is the server's own."""
+"""Received text starts no line of the log."""
 
 from __future__ import annotations
 

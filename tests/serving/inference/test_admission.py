@@ -142,7 +142,7 @@ def test_late_requests_are_refused_low_priority_first(monkeypatch: pytest.Monkey
 
 
 def test_timeout_of_the_server_is_no_deadline_of_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a client without a deadline; a limit below 5 s counts."""
+    """Without a deadline a client counts as waiting 5 s, or a shorter timeout of the server."""
     busy = Busy(monkeypatch, 29)  # another takes 3 s
     assert [busy.refuses(seconds, is_own=False) for seconds in (30.0, 1.0)] == [True, True]
     by_rest = RequestContext("Predict", remaining=lambda: 30.0, has_own_deadline=False)

@@ -50,7 +50,7 @@ def test_only_requests_for_scores_need_room(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_names_are_those_of_the_services() -> None:
-    """What starts before TensorFlow spells them itself."""
+    """The ports start before TensorFlow's generated code, and spell the names themselves."""
     names = {value for name, value in vars(rpc_names).items() if name.endswith("_SERVICE")}
     protos = health_pb2, model_service_pb2, prediction_service_pb2, scoring_pb2
     assert names == {

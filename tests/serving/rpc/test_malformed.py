@@ -1,4 +1,4 @@
-"""Messages that are no protobuf: answered, reported, and soon forgotten."""
+"""Messages that are not valid protobuf: answered, reported, and freed."""
 
 from __future__ import annotations
 

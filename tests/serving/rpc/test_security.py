@@ -1,4 +1,4 @@
-"""Certificates that cannot be: each is one sentence that names the option, not a taken port."""
+"""Invalid certificates: the error is one sentence that names the option."""
 
 from __future__ import annotations
 
