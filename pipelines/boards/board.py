@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from pipelines.common.errors import PipelineError, did_you_mean
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.config import Experiment, load_experiment
-from pipelines.experiment.validation_errors import explain
+from pipelines.experiment.file import read_toml, validated
 
 FOLDER = Path("experiments/boards")  # in a clone, the working directory of `recsys-attn`
 
@@ -168,19 +166,11 @@ def load_board(given: str) -> LoadedBoard:
         PipelineError: There is no such board, its file is wrong, or a model's experiment is.
     """
     path = Path(given) if given.endswith(".toml") else FOLDER / f"{given}.toml"
-    try:
-        values = tomllib.loads(path.read_text("utf-8"))
-    except OSError:
+    if not path.is_file():
         names = named_boards()
         raise PipelineError(
             f"There is no board {given!r}: expected a TOML file, or in a clone of the repository "
             f"the name of one in {FOLDER}: {', '.join(names) or 'none is here'}."
             f"{did_you_mean(given, names)}"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PipelineError(f"{path} is not TOML: {error}") from None
-    try:
-        board = Board.model_validate_json(json.dumps(values, default=str), strict=True)
-    except ValidationError as error:
-        raise PipelineError(explain(error, Board, str(path))) from None
-    return LoadedBoard(given, board, path)
+        )
+    return LoadedBoard(given, validated(Board, read_toml(path, "board"), str(path)), path)

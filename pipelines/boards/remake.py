@@ -13,11 +13,9 @@ from pipelines.boards.board import LoadedBoard
 from pipelines.boards.page import print_board, write_board
 from pipelines.boards.result import table
 from pipelines.boards.runs import BoardRun, run_board
-from pipelines.common.artifacts import versions
 from pipelines.common.errors import PipelineError, check_known
 from pipelines.engines import LOCAL, Engine
-from pipelines.report.data import machine_text
-from pipelines.workflow.about_run import this_machine
+from pipelines.workflow.about_run import packages_and_machine
 
 
 def remake(
@@ -55,11 +53,7 @@ def remake(
         command += ["--model", name]
     if folder != loaded.folder:
         command += ["--run-dir", str(folder)]
-    about = {
-        "command": shlex.join(command),
-        "packages": ", ".join(f"{name} {number}" for name, number in versions().items()),
-        "machine": machine_text(this_machine()),
-    }
+    about = {"command": shlex.join(command), **packages_and_machine()}
     for run in run_board(loaded, names, seeds, folder, console, engine):
         runs.append(run)
         if len(runs) % len(names) == 0:

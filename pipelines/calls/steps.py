@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from pipelines.calls.opened import CONSOLE, Overrides, opened, opened_ranking
+from pipelines.calls.opened import CONSOLE, Opening, Overrides, opened, opened_ranking
 from pipelines.common.errors import PipelineError
 
 _QUIET = Console(quiet=True)
@@ -43,7 +43,7 @@ def run(
 
         folder = pipelines.run("clicks.toml", overrides={"training.epochs": 3})
     """
-    with opened(*_arguments(experiment, run_dir, overrides, force, quiet)) as steps:
+    with opened(_opening(experiment, run_dir, overrides, force, quiet)) as steps:
         steps.everything()
         return steps.run.folder
 
@@ -67,7 +67,7 @@ def train(
     Raises:
         PipelineError: As for `run`.
     """
-    with opened(*_arguments(experiment, run_dir, overrides, force, quiet)) as steps:
+    with opened(_opening(experiment, run_dir, overrides, force, quiet)) as steps:
         steps.train()
         return steps.run.manifest("train")
 
@@ -91,7 +91,7 @@ def evaluate(
     Raises:
         PipelineError: As for `run`.
     """
-    with opened(*_arguments(experiment, run_dir, overrides, force, quiet)) as steps:
+    with opened(_opening(experiment, run_dir, overrides, force, quiet)) as steps:
         from pipelines.common.artifacts import METRICS, read_json
 
         steps.evaluate()
@@ -137,25 +137,24 @@ def score(
         raise PipelineError("`catalogue`, `unseen` and `rank_by` need `top_k`.")
     if unseen and catalogue is None:
         raise PipelineError("`unseen` needs `catalogue`; the candidates of rows are given.")
-    with opened_ranking(*_arguments(experiment, run_dir, overrides, False, quiet)) as steps:
+    with opened_ranking(_opening(experiment, run_dir, overrides, False, quiet)) as steps:
         from pipelines.engines import choose_engine
         from pipelines.workflow.top_k import rank
 
-        place, written = str(source), Path(target)
-        chosen = choose_engine(engine, ray_address, steps.experiment.own_parts)
+        runner = choose_engine(engine, ray_address, steps.experiment.own_parts)
         if top_k is None:
-            return steps.score(place, written, chosen)
-        has_catalogue = catalogue is not None
-        options = (top_k, catalogue or None, has_catalogue, unseen, rank_by, chosen)
-        return rank(steps, place, written, *options)
+            return steps.score(str(source), Path(target), runner)
+        options = (top_k, catalogue or None, catalogue is not None, unseen, rank_by, runner)
+        return rank(steps, str(source), Path(target), *options)
 
 
-def _arguments(
+def _opening(
     experiment: str | Path,
     run_dir: str | Path | None,
     overrides: Overrides | None,
     force: bool,
     quiet: bool,
-) -> tuple[Path, Path | None, Overrides, bool, Console]:
+) -> Opening:
     folder = None if run_dir is None else Path(run_dir)
-    return Path(experiment), folder, overrides or {}, force, _QUIET if quiet else CONSOLE
+    console = _QUIET if quiet else CONSOLE
+    return Opening(Path(experiment), folder, overrides or {}, force, console)

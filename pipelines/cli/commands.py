@@ -20,9 +20,8 @@ from pipelines.cli.options import (
     top_k_options,
 )
 from pipelines.cli.pretrain import pretrain
-from pipelines.cli.reproduce import reproduce
 from pipelines.cli.running import CONSOLE, opened, opened_ranking, reported, values_of
-from pipelines.cli.tune import tune
+from pipelines.cli.series import reproduce, tune
 from pipelines.common.errors import did_you_mean
 
 DEMO = Path(__file__).parents[1] / "demo.toml"

@@ -17,6 +17,7 @@ from rich.markup import escape
 
 from pipelines.calls import opened as calls
 from pipelines.calls.opened import CONSOLE as CONSOLE
+from pipelines.calls.opened import Opening
 from pipelines.common.errors import PipelineError, sentence
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ def opened(
     experiment: Path, run_dir: Path | None, overrides: tuple[str, ...], force: bool = False
 ) -> Iterator[RunSteps]:
     """Opens an experiment of any kind of model."""
-    with reported(), calls.opened(experiment, run_dir, values_of(overrides), force) as steps:
+    with (
+        reported(),
+        calls.opened(Opening(experiment, run_dir, values_of(overrides), force)) as steps,
+    ):
         yield steps
 
 
@@ -47,7 +51,7 @@ def opened_ranking(
     """Opens the experiment of a ranking model, with changed keys below the overrides."""
     with reported():
         values = {**(changed or {}), **values_of(overrides)}
-        with calls.opened_ranking(experiment, run_dir, values, force) as steps:
+        with calls.opened_ranking(Opening(experiment, run_dir, values, force)) as steps:
             yield steps
 
 
@@ -57,8 +61,8 @@ def opened_sequences(
 ) -> Iterator[SequenceSteps]:
     """Opens the experiment of a sequence model."""
     with reported():
-        values = values_of(overrides)
-        with calls.opened_sequences(experiment, run_dir, values, force) as steps:
+        opening = Opening(experiment, run_dir, values_of(overrides), force)
+        with calls.opened_sequences(opening) as steps:
             yield steps
 
 

@@ -204,3 +204,9 @@ def _nanoseconds(text: Any) -> int | None:
 
 def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def hour_and_weekday(seconds: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Hour of the day (0 to 23) and day of the week (0 = Monday) of Unix seconds, in UTC."""
+    moment = seconds.cast(pa.timestamp("s"))
+    return pc.hour(moment), pc.day_of_week(moment)

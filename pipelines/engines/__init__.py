@@ -1,7 +1,6 @@
 """Where the work of a step runs: in this process or on a Ray cluster, with the same results."""
 
-from pipelines.engines.base import Engine, Work, tree
+from pipelines.engines.base import LOCAL, Engine, LocalEngine, Work, tree
 from pipelines.engines.choose import choose_engine, train_on_ray
-from pipelines.engines.local import LOCAL, LocalEngine
 
 __all__ = ["LOCAL", "Engine", "LocalEngine", "Work", "choose_engine", "train_on_ray", "tree"]

@@ -1,8 +1,8 @@
-"""The `Engine` protocol, and the order in which every engine merges results."""
+"""The `Engine` protocol, its order of merging results, and the engine of this process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import reduce
 from typing import Any, Protocol, TypeVar
@@ -57,3 +57,32 @@ def tree(
     if not parts:
         raise ValueError("`batches` must hold at least one batch of rows. Received: none")
     return reduce(merge, [state for _, state in reversed(parts)])
+
+
+class LocalEngine:
+    """Applies the function to one batch after another."""
+
+    def map_ordered(self, work: Work, batches: Sequence[Any]) -> Generator[Any]:
+        """The result of each batch, in order."""
+        with work() as function:
+            yield from map(function, batches)
+
+    def map_reduce(
+        self,
+        work: Work,
+        batches: Sequence[Any],
+        merge: Callable[[Any, Any], Any],
+        done: Callable[[Any], None],
+    ) -> Any:
+        """All results merged; calls `done` with each mapped batch."""
+
+        def states(function: Callable[[Any], Any]) -> Iterator[Any]:
+            for batch in batches:
+                yield function(batch)
+                done(batch)
+
+        with work() as function:
+            return tree(states(function), merge)
+
+
+LOCAL = LocalEngine()

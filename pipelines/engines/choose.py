@@ -11,8 +11,7 @@ from rich.console import Console
 
 from pipelines.common.errors import PipelineError
 from pipelines.common.own_parts import NO_PARTS, OwnParts
-from pipelines.engines.base import Engine
-from pipelines.engines.local import LOCAL
+from pipelines.engines.base import LOCAL, Engine
 
 
 def choose_engine(name: str, address: str, own: OwnParts = NO_PARTS) -> Engine:

@@ -23,7 +23,7 @@ from pipelines.evaluation.pairs import (
     number_of_passes,
     pair_interactions,
 )
-from pipelines.evaluation.rows import EvaluatedRows
+from pipelines.evaluation.rows import EvaluatedRows, sampled_requests
 from pipelines.experiment.config import Experiment
 from pipelines.feed import Feed
 from pipelines.feed.chunk import transform
@@ -152,13 +152,5 @@ class Audits:
 
     def _sampled(self, count: int) -> tuple[NDArray[np.bool_], pa.Table]:
         """Some whole requests, of about `count` rows: which rows, and their columns."""
-        rng, requests = np.random.default_rng(self.experiment.seed), self.rows.requests
-        share = count / len(requests)
-        kept = (rng.random(requests[-1] + 1) < share)[requests]
-        if not kept.any():
-            return kept, pa.table({})
-        tables, done = [], 0
-        for table in self.feed.split.batches(self.feed.column_names):
-            tables.append(table.filter(pa.array(kept[done : done + len(table)])))
-            done += len(table)
-        return kept, pa.concat_tables(tables)
+        batches = self.feed.split.batches(self.feed.column_names)
+        return sampled_requests(batches, self.rows.requests, count, self.experiment.seed)

@@ -85,16 +85,36 @@ def evaluate(
     audits = Audits(experiment, feed, scorer, model, rows, labels, progress)
     for name, audited in audits.of_tasks().items():
         tasks[name] |= audited
-    summary = {
-        "split": split.name,
-        "rows": len(rows.requests),
-        "requests": int(rows.requests[-1]) + 1,
-        "group": rows.group,
-        "drawn_negatives": _drawn_negatives(experiment, split),
-        "tasks": tasks,
-        "attention": audits.attention(),
+    drawn = {"drawn_negatives": _drawn_negatives(experiment, split)}
+    return pa.table(columns), drawn | summary(
+        split.name, rows.requests, rows.group, tasks, audits.attention()
+    )
+
+
+def summary(
+    split: str,
+    requests: np.ndarray,
+    group: str | None,
+    tasks: Mapping[str, Any],
+    attention: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """The results of an evaluation, as its metrics.json has them.
+
+    Args:
+        split: The name of the rows.
+        requests: The number of each row's request `(rows,)`.
+        group: Column of the groups.
+        tasks: The metrics of each task.
+        attention: The audit of heads, interactions and experts.
+    """
+    return {
+        "split": split,
+        "rows": len(requests),
+        "requests": int(requests[-1]) + 1,
+        "group": group,
+        "tasks": dict(tasks),
+        "attention": attention,
     }
-    return pa.table(columns), summary
 
 
 def train_rates(labels: Mapping[str, Mapping[str, list[int]]]) -> dict[str, float]:

@@ -14,6 +14,7 @@ from pipelines.evaluation.importance import Arrays, Unit, permuted, units
 from pipelines.metrics.checks import Floats
 from pipelines.metrics.intervals import Interval, interval_of, mean_influence
 from pipelines.metrics.midranks import rank_correlation
+from pipelines.metrics.probability import LOGLOSS_CLIP, logit
 from pipelines.storage.request_rows import request_starts
 from recsys_attn.schema import Schema
 
@@ -80,7 +81,7 @@ def pair_interactions(
             rng = np.random.default_rng([seed, each.of_request])
             rows = permuted(rows, each.columns, starts, each.of_request, rng)
         advance(len(table))
-        return {task: _logit(scores) for task, scores in score(rows).items()}
+        return {task: _logits(scores) for task, scores in score(rows).items()}
 
     whole = logits()
     alone = {each: logits(each) for each in units(schema)}
@@ -139,6 +140,6 @@ def number_of_passes(schema: Schema) -> int:
     return 1 + count + math.comb(min(count, MOST), 2)
 
 
-def _logit(scores: Floats) -> Floats:
-    p = np.clip(np.asarray(scores, np.float64), 1e-7, 1 - 1e-7)
-    return np.log(p) - np.log1p(-p)
+def _logits(scores: Floats) -> Floats:
+    clipped: Floats = logit(np.asarray(scores, np.float64).clip(LOGLOSS_CLIP, 1 - LOGLOSS_CLIP))
+    return clipped

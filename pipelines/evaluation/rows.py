@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -107,6 +107,36 @@ def _with_lengths(table: pa.Table, names: Collection[str]) -> pa.Table:
         if name in names and pa.types.is_nested(kind):
             table = table.set_column(index, name, pc.list_value_length(table[name]))
     return table
+
+
+def sampled_requests(
+    batches: Iterator[pa.Table],
+    requests: np.ndarray,
+    count: int,
+    seed: int,
+    at_least_one: bool = False,
+) -> tuple[np.ndarray, pa.Table]:
+    """Draws whole requests: which rows `(rows,)`, and their columns.
+
+    Args:
+        batches: All rows.
+        requests: The number of each row's request `(rows,)`.
+        count: About how many rows to draw.
+        seed: Seed of the draws.
+        at_least_one: Whether one request is drawn in any case.
+    """
+    rng = np.random.default_rng(seed)
+    chosen = rng.random(requests[-1] + 1) < count / len(requests)
+    if at_least_one:
+        chosen[rng.integers(len(chosen))] = True
+    drawn = chosen[requests]
+    if not drawn.any():
+        return drawn, pa.table({})
+    tables, done = [], 0
+    for table in batches:
+        tables.append(table.filter(pa.array(drawn[done : done + len(table)])))
+        done += len(table)
+    return drawn, pa.concat_tables(tables)
 
 
 def group_numbers(column: pa.Array) -> np.ndarray:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, create_model, model_validator
+from pydantic import Field, create_model, model_validator
 
 from pipelines.common.errors import PipelineError, check_known
 from pipelines.common.own_parts import OwnParts
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.evaluation_options import EvaluationOptions, check_gates, check_slices
 from pipelines.experiment.export_options import ExportOptions
-from pipelines.experiment.file import is_of_sequences, read_values
+from pipelines.experiment.file import is_of_sequences, read_values, validated
 from pipelines.experiment.made_columns import check_made_columns, fill_histories
 from pipelines.experiment.model_options import (
     DEFAULT_MODEL,
@@ -29,13 +28,11 @@ from pipelines.experiment.names import check_feature_names, check_task_names
 from pipelines.experiment.own_options import (
     check_own_options,
     import_parts,
-    iso_text,
     own_transform,
 )
 from pipelines.experiment.ranked_tasks import check_ranked_tasks
 from pipelines.experiment.step_fingerprints import resolved, settings_by_step
 from pipelines.experiment.training_options import TrainingOptions, check_tasks
-from pipelines.experiment.validation_errors import explain
 from pipelines.features.transforms import TRANSFORMS
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.item_features import check_key
@@ -191,14 +188,7 @@ def _checked(
 ) -> Experiment:
     inherited = _expand_shorthands(values)
     check_own_options(values, str(path))
-    kind = kind_of()
-    try:
-        # Pydantic's strict rules for JSON fit TOML: lists are lists, whole numbers are numbers,
-        # and nothing else is converted.
-        text = json.dumps(values, default=iso_text)
-        return kind.model_validate_json(text, strict=True)
-    except ValidationError as error:
-        raise PipelineError(explain(error, kind, str(path), inherited, values=values)) from None
+    return validated(kind_of(), values, str(path), inherited, values=values)
 
 
 @functools.cache

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from pipelines.common.errors import did_you_mean
+from pipelines.metrics import AT_K
 from recsys_attn.schema import Task
 
 PLACES = 10  # k of the metrics at k in validation, unless the monitor names another
-_AT_K = re.compile(r"(hr|ndcg|mrr|map)@([1-9]\d{0,5})")
+_AT_K = re.compile(rf"({'|'.join(AT_K)})@([1-9]\d{{0,5}})")
 _AUC = "auc"
 
 
@@ -49,8 +50,8 @@ class Monitor:
         examples = [*names, _AUC, "ndcg@10", f"{names[0]}/ndcg@10"]
         raise ValueError(
             f"`training.monitor` names {text!r}; expected a task (its AUC), a metric (`auc`, or "
-            "`hr`, `ndcg`, `mrr`, `map` with their places, such as `ndcg@10`: the mean of all "
-            f"tasks), or both, such as `{names[0]}/ndcg@10`. Tasks: "
+            f"{', '.join(f'`{name}`' for name in AT_K)} with their places, such as `ndcg@10`: the "
+            f"mean of all tasks), or both, such as `{names[0]}/ndcg@10`. Tasks: "
             f"{', '.join(map(repr, names))}.{did_you_mean(text, examples)}"
         )
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
 
 from pipelines.common.errors import PipelineError, did_you_mean
 from pipelines.common.function_options import options_of
 from pipelines.common.own_parts import OwnParts
 from pipelines.common.toml_table import TomlTable
-from pipelines.experiment.validation_errors import explain
+from pipelines.experiment.file import validated
 from pipelines.features.transforms import TRANSFORMS
 from pipelines.ingest.source import SOURCES
 from pipelines.metrics import METRICS
@@ -35,10 +32,7 @@ def import_parts(values: dict[str, Any], path: Path) -> None:
 def check_own_options(values: dict[str, Any], where: str) -> None:
     """Checks the options of a user's source, transforms and metrics as those of built-in ones."""
     for key, kind, options in (*_source(values), *_transforms(values), *_metrics(values, where)):
-        try:
-            TypeAdapter(kind).validate_json(json.dumps(options, default=iso_text), strict=True)
-        except ValidationError as error:
-            raise PipelineError(explain(error, kind, where, (), f"{key}.", values)) from None
+        validated(kind, options, where, within=f"{key}.", values=values)
 
 
 def _source(values: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
@@ -86,11 +80,6 @@ def _table(value: Any) -> dict[str, Any]:
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def iso_text(value: Any) -> str:
-    """A date or a time of TOML as ISO text."""
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def own_transform(transform: dict[str, Any]) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Checks that what compares the candidates of a request has candidates to compare."""
+"""Checks that tasks have candidates to compare, and negatives, in the rows or drawn ones."""
 
 from __future__ import annotations
 
@@ -32,6 +32,24 @@ def check_ranked_tasks(schema: Schema, data: DataOptions, monitor: Monitor) -> N
                 f"{what} compares the candidates of a request, but all features of the model have "
                 '`side = "context"`, so that all candidates of a request score the same. Add a '
                 "feature of the candidate, or leave it out."
+            )
+
+
+def check_train_labels(labels: Mapping[str, Mapping[str, list[int]]]) -> None:
+    """Checks that tasks have negatives in the train rows, where none are drawn.
+
+    Args:
+        labels: Known and positive rows by task and split.
+
+    Raises:
+        PipelineError: A task has none.
+    """
+    for task, counts in labels.items():
+        known, positive = counts["train"]
+        if known == positive:
+            raise PipelineError(
+                f"The task {task!r} has no negative rows in the train split. Add the table "
+                "`training.negatives`, such as `negatives = { count = 20 }`, to draw them."
             )
 
 

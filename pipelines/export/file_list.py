@@ -1,4 +1,4 @@
-"""The file list in an export's manifest; a server waits until all files are there."""
+"""The versions of an export, and the file list in their manifests, which a server waits for."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from pipelines.common.artifacts import MANIFEST, atomic_file, read_json, write_j
 
 FILES = "files"
 BYTES, SHA256 = "bytes", "sha256"
+
+
+def versions_in(folder: Path) -> list[Path]:
+    """The folders of the exported versions of a model."""
+    return [path for path in folder.glob("*") if path.name.isdigit()]
 
 
 def list_files(folder: Path) -> dict[str, dict[str, Any]]:

@@ -16,7 +16,7 @@ from pipelines.export.signatures import EXAMPLES_SIGNATURE, WITH_CONTEXT, classi
 from pipelines.export.tf_examples import example_request, example_rows
 from pipelines.features import FittedFeatures
 from pipelines.features.fitted import raw_column
-from pipelines.scoring.scorer import Scorer, Scores
+from pipelines.scoring.scorer import Scorer, Scores, concatenated
 from pipelines.storage.columns import arrow_type
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.request_rows import request_starts
@@ -165,8 +165,8 @@ def _exported(loaded: Any, schema: Schema, requests: list[pa.Table]) -> list[Sco
             _call(loaded, EXAMPLES_SIGNATURE + WITH_CONTEXT, example_request(schema, table))
             for table in requests
         ]
-        found.append(_concatenated([{t: p[0] for t, p in part.items()} for part in ranked]))
-        found += _by_method(schema, _concatenated(shared))
+        found.append(concatenated([{t: p[0] for t, p in part.items()} for part in ranked]))
+        found += _by_method(schema, concatenated(shared))
     return found
 
 
@@ -182,10 +182,6 @@ def _by_method(schema: Schema, outputs: Scores) -> list[Scores]:
         {task: 1 - scores[:, 0] for task, scores in both.items()},
         {task: scores[:, 1] for task, scores in both.items()},
     ]
-
-
-def _concatenated(parts: list[Scores]) -> Scores:
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _call(loaded: Any, signature: str, raw: Raw) -> Scores:

@@ -49,15 +49,15 @@ class ServingModule(tf.Module):
 
     def signatures(self) -> dict[str, Any]:
         """Concrete functions by signature name."""
-        rows = _concrete(self._rows, self._raw_specs(per_request=False))
+        rows = concrete(self._rows, self._raw_specs(per_request=False))
         found = {ROWS_SIGNATURE: rows, EXAMPLES_SIGNATURE: self._examples(rows)}
         if ranks(self._schema):
             specs = self._raw_specs(per_request=True)
-            rank = _concrete(self._rank, specs)
+            rank = concrete(self._rank, specs)
             found[RANK_SIGNATURE] = rank
             found[EXAMPLES_SIGNATURE + WITH_CONTEXT] = self._examples_with_context(rank)
             if self._explains:
-                found[EXPLAINED_SIGNATURE] = _concrete(self._explained, specs)
+                found[EXPLAINED_SIGNATURE] = concrete(self._explained, specs)
         return found
 
     def _rows(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -82,7 +82,7 @@ class ServingModule(tf.Module):
             raw = parse_examples(self._schema.features, inputs)
             return self._with_classes(rows(**raw), tf.size(inputs))
 
-        return _concrete(examples, {"inputs": tf.TensorSpec([None], tf.string)})
+        return concrete(examples, {"inputs": tf.TensorSpec([None], tf.string)})
 
     def _examples_with_context(self, rank: Any) -> Any:
         def examples_with_context(context: tf.Tensor, examples: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -98,7 +98,7 @@ class ServingModule(tf.Module):
             "context": tf.TensorSpec([1], tf.string),
             "examples": tf.TensorSpec([None], tf.string),
         }
-        return _concrete(examples_with_context, specs)
+        return concrete(examples_with_context, specs)
 
     def _with_classes(
         self, scores: Mapping[str, tf.Tensor], rows: tf.Tensor
@@ -125,6 +125,7 @@ def raw_shape(feature: Feature, per_request: bool) -> list[None]:
     return [None] * (1 + is_listed(feature) + (per_request and feature.side == "candidate"))
 
 
-def _concrete(function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) -> Any:
+def concrete(function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) -> Any:
+    """Returns a function of named tensors as a concrete one."""
     named = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()}
     return tf.function(function, autograph=False).get_concrete_function(**named)

@@ -16,10 +16,10 @@ from pipelines.common.artifacts import atomic_directory, versions
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.distributions.reference import known_labels
-from pipelines.evaluation.evaluate import save_evaluation
+from pipelines.evaluation.evaluate import save_evaluation, summary
 from pipelines.evaluation.importance import permutation_importance
 from pipelines.evaluation.pairs import number_of_passes, pair_interactions
-from pipelines.evaluation.rows import group_numbers
+from pipelines.evaluation.rows import group_numbers, sampled_requests
 from pipelines.exported.attention import explanations
 from pipelines.exported.labelled_rows import LabelledRows
 from pipelines.exported.model import ExportedModel
@@ -96,18 +96,14 @@ class _Audit:
         for name, entries in self._importance(requests, clusters, labels).items():
             tasks[name]["importance"] = entries
         manifest = self.model.manifest
+        attention = self._attention(requests, clusters)
         metrics = {
             "name": manifest["name"],
             "model": f"export, version {manifest['version']}",
-            "split": self.rows.source.name,
-            "rows": requests.size,
-            "requests": int(requests[-1]) + 1,
             **{name: manifest.get(name) for name in ("seed", "config_hash", "data_hash")},
-            "group": group,
             "versions": versions(),
             "training": [],
-            "tasks": tasks,
-            "attention": self._attention(requests, clusters),
+            **summary(self.rows.source.name, requests, group, tasks, attention),
         }
         arrays = {n: pa.array(v, from_pandas=True) for n, v in columns.items() if n != "group"}
         if group is not None:
@@ -189,11 +185,6 @@ class _Audit:
 
     def _sampled(self, requests: NDArray[Any], count: int) -> tuple[NDArray[np.bool_], pa.Table]:
         """Some whole requests, of about `count` rows."""
-        rng = np.random.default_rng(self.seed)
-        chosen = rng.random(requests[-1] + 1) < count / len(requests)
-        chosen[rng.integers(len(chosen))] = True
-        kept, tables, done = chosen[requests], [], 0
-        for table in self.rows.batches(self.model.schema):
-            tables.append(table.filter(pa.array(kept[done : done + len(table)])))
-            done += len(table)
-        return kept, pa.concat_tables(tables).combine_chunks()
+        batches = self.rows.batches(self.model.schema)
+        drawn, table = sampled_requests(batches, requests, count, self.seed, at_least_one=True)
+        return drawn, table.combine_chunks()

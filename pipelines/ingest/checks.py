@@ -25,7 +25,7 @@ def check_table(
 ) -> pa.Table:
     """The table with the schema's columns in their exact types.
 
-    What `storage.column_types` accepts becomes the feature's type: integers widen to int64, whole
+    What `storage.columns` accepts becomes the feature's type: integers widen to int64, whole
     floats become int64, any number becomes float32; labels become int8. Nothing else is rounded,
     cut or guessed.
 

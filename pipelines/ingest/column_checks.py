@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pipelines.common.arrow_kinds import is_number
 from pipelines.common.errors import PipelineError
-from pipelines.ingest.aggregates.checks import check_aggregates
+from pipelines.ingest.aggregates.options import check_aggregates
 from pipelines.ingest.checks import check_table
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.histories import check_history_columns

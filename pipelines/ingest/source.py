@@ -125,7 +125,7 @@ class Sources(NamedParts[SourceKind]):
 
         def entered(function: Own) -> Own:
             def read(options: Any, wanted: Wanted) -> Source:
-                from pipelines.ingest.own_source import read_own  # which needs this module
+                from pipelines.ingest.sources import read_own  # which needs this module
 
                 return read_own(function, options, wanted)
 

@@ -1,18 +1,46 @@
-"""The built-in sources."""
+"""The built-in sources, and the reader of a user's: a function from a path to tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
+import pyarrow as pa
+
+from pipelines.common.errors import PipelineError
 from pipelines.ingest import sequences, tables
 from pipelines.ingest.common_schema import with_common_columns
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.datasets import avazu, census_income, criteo, frappe, movielens, trivago
-from pipelines.ingest.simulate.source import read as read_simulated
-from pipelines.ingest.source import SOURCES, Source, SourceKind, Wanted
-from pipelines.storage.filesystem import CSV, PARQUET
+from pipelines.ingest.simulate.marketplace import read as read_simulated
+from pipelines.ingest.source import SOURCES, Columns, Source, SourceFile, SourceKind, Wanted
+from pipelines.storage.filesystem import CSV, PARQUET, Where, shown
 
+Function = Callable[..., Iterable[pa.Table]]
 Read = Callable[[DataOptions, Wanted], Source]
+
+
+def read_own(function: Function, options: DataOptions, wanted: Wanted) -> Source:
+    """The tables of a registered function, for each path."""
+    parts = {
+        part: [_file(function, options, place) for place in places]
+        or [_file(function, options, None)]
+        for part, places in options.places_by_part().items()
+    }
+    source = Source(parts, checks_requests=True)
+    return with_common_columns(source, options, wanted.schema, wanted.named)
+
+
+def _file(function: Function, options: DataOptions, place: Where | None) -> SourceFile:
+    def read(columns: Columns) -> Iterator[pa.Table]:
+        for table in function(place, **options.options):
+            if not isinstance(table, pa.Table):
+                raise PipelineError(
+                    f"The source {options.source!r} must yield tables of pyarrow. "
+                    f"Received: {type(table).__name__}"
+                )
+            yield table
+
+    return SourceFile(options.source if place is None else shown(place), read)
 
 
 def _alone(read: Callable[[DataOptions], Source]) -> Read:

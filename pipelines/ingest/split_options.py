@@ -1,15 +1,21 @@
-"""The `[data.split]` table, and the check of its times."""
+"""The `[data.split]` table, the check of its times, and the times of requests."""
 
 from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
+import pyarrow as pa
 from pydantic import Field, model_validator
 
+from pipelines.common.errors import PipelineError
+from pipelines.common.times import ticks_per_second, to_tick, to_ticks
 from pipelines.common.toml_table import TomlTable
+from pipelines.storage.columns import require_column
 
 Cut = int | float | str | None  # a time as an experiment file gives it
 _SHARE = 0.1
+KEY = "data.split.column"
 
 
 class SplitOptions(TomlTable):
@@ -81,3 +87,43 @@ def check_cuts(by: str, valid_from: Cut, test_from: Cut) -> None:
         raise ValueError(f'`valid_from` and `test_from` belong to by = "time". Received: by={by!r}')
     if isinstance(valid_from, str) != isinstance(test_from, str):
         raise ValueError(f"`valid_from` and `test_from` must be of one type. {received}")
+
+
+def request_times(table: pa.Table, column: str, starts: np.ndarray, where: str) -> np.ndarray:
+    """The earliest time of each request, in the ticks of the column.
+
+    Args:
+        table: Whole requests.
+        column: The times.
+        starts: First row of each request.
+        where: Name of the file, for errors.
+    """
+    require_column(table.column_names, column, KEY, where)
+    times = to_ticks(table[column], column, KEY, where)
+    return np.minimum.reduceat(times, starts) if len(starts) else times
+
+
+def cuts(valid_from: Cut, test_from: Cut, column: str, kind: pa.DataType, where: str) -> np.ndarray:
+    """The first time of validation and of test, as `request_times` gives times.
+
+    Raises:
+        PipelineError: A cut is no time like those of the column, or they are in the wrong order.
+    """
+    ticks = []
+    for key, cut in (("valid_from", valid_from), ("test_from", test_from)):
+        tick = to_tick(cut, kind, up=True)
+        if tick is None:
+            is_number = ticks_per_second(kind) is None
+            example = "2025-11-01 or 2025-11-01T12:00:00"
+            expected = "a number" if is_number else f"a date or a time, such as {example}"
+            raise PipelineError(
+                f"`data.split.{key}`: expected {expected}, as {column!r} of {where} holds {kind}. "
+                f"Received: {cut!r}."
+            )
+        ticks.append(tick)
+    if not ticks[0] < ticks[1]:
+        raise PipelineError(
+            "`data.split.valid_from` must be before `data.split.test_from`. Received: "
+            f"{valid_from!r} and {test_from!r}."
+        )
+    return np.array(ticks)

@@ -13,8 +13,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.missing import is_missing
 from pipelines.common.times import shown_time
 from pipelines.ingest.source import SPLITS, Source, SourceFile
-from pipelines.ingest.split_options import SplitOptions
-from pipelines.ingest.split_times import cuts, request_times
+from pipelines.ingest.split_options import SplitOptions, cuts, request_times
 from pipelines.storage.columns import require_column, shown_value
 from pipelines.storage.hashing import hash_column, mix, uniform
 from pipelines.storage.request_rows import run_starts, whole_requests

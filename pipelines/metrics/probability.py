@@ -133,7 +133,7 @@ def _platt(counts: LabelCounts) -> tuple[float, float]:
     total = sum(counts.totals)
     mean = counts.total(lambda block: block.rows * _logits(block)) / total
     scale = (counts.total(lambda block: block.rows * (_logits(block) - mean) ** 2) / total) ** 0.5
-    a, b = _logit(_rate(counts)), 0.0  # of (x - mean) / scale
+    a, b = logit(_rate(counts)), 0.0  # of (x - mean) / scale
     for _ in range(_NEWTON_STEPS if scale > _CONVERGED else 0):
         found = [_newton_sums(block, mean, scale, a, b) for block in counts.blocks()]
         w, wx, wxx, g, gx = map(math.fsum, zip(*found, strict=True))
@@ -159,11 +159,12 @@ def _newton_sums(
 
 
 def _logits(block: LabelCounts) -> Floats:
-    found: Floats = _logit(np.clip(block.scores.astype(float), LOGLOSS_CLIP, 1 - LOGLOSS_CLIP))
+    found: Floats = logit(np.clip(block.scores.astype(float), LOGLOSS_CLIP, 1 - LOGLOSS_CLIP))
     return found
 
 
-def _logit(p: Any) -> Any:
+def logit(p: Any) -> Any:
+    """`log(p / (1 - p))` of probabilities."""
     return np.log(p) - np.log1p(-p)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from pipelines.metrics.cluster_sums import Influence
@@ -49,6 +51,8 @@ def _excess(rows: ScoredRows) -> Influence:
     return mean_influence(values, rows.clusters, rows.cluster_count)
 
 
+# The second table of a report, of scores that are probabilities.
+_of_probabilities = partial(Metric, where=("more",), better="lower", needs_probabilities=True)
 METRICS.add(
     Metric(
         "auc",
@@ -116,47 +120,32 @@ METRICS.add(
         needs_probabilities=True,
         bounds=(0.0, np.inf),
     ),
-    Metric(
+    _of_probabilities(
         "recalibrated_entropy",
         of=lambda rows: recalibrated_entropy_of(rows.counts),
         label="normalised entropy, recalibrated",
         note="after the best scale and offset of the logit",
-        where=("more",),
-        better="lower",
-        needs_probabilities=True,
     ),
-    Metric(
+    _of_probabilities(
         "calibration_error",
         of=lambda rows: calibration_error_of(rows.counts),
         label="calibration error",
         note="20 bins, without bias",
-        where=("more",),
-        better="lower",
-        needs_probabilities=True,
     ),
-    Metric(
+    _of_probabilities(
         "ici",
         of=lambda rows: rows.smooth.ici,
         label="integrated calibration index",
         note="mean distance to the smooth curve",
-        where=("more",),
-        better="lower",
-        needs_probabilities=True,
     ),
-    Metric(
+    _of_probabilities(
         "e50",
         of=lambda rows: rows.smooth.e50,
         label="median distance to the smooth curve",
-        where=("more",),
-        better="lower",
-        needs_probabilities=True,
     ),
-    Metric(
+    _of_probabilities(
         "e90",
         of=lambda rows: rows.smooth.e90,
         label="distance that nine of ten rows are below",
-        where=("more",),
-        better="lower",
-        needs_probabilities=True,
     ),
 )

@@ -159,15 +159,11 @@ def save_skew(found: dict[str, Any], target: Path) -> None:
 
 def exported_versions(folder: Path, train: str) -> frozenset[int]:
     """Versions of an export folder that belong to the training with this fingerprint."""
-    manifests = {
-        int(path.parent.name): read_json(path)
-        for path in folder.glob(f"*/{MANIFEST}")
-        if path.parent.name.isdigit()
-    }
+    manifests = {int(path.name): path / MANIFEST for path in versions_in(folder)}
     return frozenset(
         version
-        for version, manifest in manifests.items()
-        if manifest.get("inputs", {}).get("train") == train
+        for version, file in manifests.items()
+        if file.exists() and read_json(file).get("inputs", {}).get("train") == train
     )
 
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import functools
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, ValidationError, create_model, model_validator
+from pydantic import Field, create_model, model_validator
 
 from pipelines.common.errors import PipelineError, sentence
 from pipelines.common.own_parts import NO_PARTS, OwnParts
 from pipelines.common.toml_table import TomlTable
-from pipelines.experiment.file import read_values
-from pipelines.experiment.own_options import iso_text
+from pipelines.experiment.file import read_values, validated
 from pipelines.experiment.step_fingerprints import shown_paths
-from pipelines.experiment.validation_errors import explain
 from pipelines.ingest.events.options import AGE, SESSION, EventOptions
 from pipelines.pretraining.options import (
     ObjectiveOptions,
@@ -206,11 +203,7 @@ def load_sequence_experiment(
         overrides: Values by dotted key that replace those of the file.
     """
     values = read_values(path, overrides or {})
-    kind = _type()
-    try:
-        return kind.model_validate_json(json.dumps(values, default=iso_text), strict=True)
-    except ValidationError as error:
-        raise PipelineError(explain(error, kind, str(path), values=values)) from None
+    return validated(_type(), values, str(path), values=values)
 
 
 @functools.cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from pipelines.common.missing import MISSING
 from pipelines.export.raw_inputs import RANK_SIGNATURE, ROWS_SIGNATURE
+from pipelines.export.serving_module import concrete
 from pipelines.features import FittedFeatures
 from pipelines.features.graph import FeatureGraph, raw_dtype
 from recsys_attn.models import SequenceModel
@@ -136,12 +137,6 @@ class NextItemModule(tf.Module):
     def ids(self, raw: tf.Tensor) -> tf.Tensor:
         """Returns the ids of raw items."""
         return self.features.functions[self._item.name](raw)
-
-
-def concrete(function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) -> Any:
-    """Returns a function of named tensors as a concrete one."""
-    named = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()}
-    return tf.function(function, autograph=False).get_concrete_function(**named)
 
 
 def without_unread_ages(fitted: FittedFeatures, model: SequenceModel) -> FittedFeatures:

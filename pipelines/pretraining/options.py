@@ -11,10 +11,11 @@ from pydantic import Field, model_validator
 from pipelines.common.function_options import options_of
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.loop_options import LoopOptions
+from pipelines.metrics.next_items import MEANS
 from recsys_attn.models import SEQUENCE_MODELS
 from recsys_attn.objectives import OBJECTIVES
 
-METRICS = ("hr", "ndcg", "mrr", "map", "recall", "coverage")
+METRICS = (*MEANS, "coverage")
 
 
 class SequenceModelOptions(TomlTable):

@@ -10,12 +10,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from pipelines.export.serving_module import concrete
 from pipelines.pretraining.export_module import (
     CANDIDATES,
     EXCLUDE,
     SCORE,
     NextItemModule,
-    concrete,
 )
 from recsys_attn.attention.layers.prefill import state_after
 from recsys_attn.attention.layers.recurrence import Recurrence

@@ -8,9 +8,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from pipelines.report.numbers import count, decimal
+from pipelines.report.numbers import count, decimal, number_table
 
 PASSED, FAILED, UNDECIDED = "passed", "failed", "not decided"
 _STYLES = {PASSED: "green", FAILED: "bold red", UNDECIDED: "dim"}
@@ -26,10 +25,7 @@ def print_gates(console: Console, metrics: Mapping[str, Any]) -> None:
     """
     if not metrics.get("gates"):
         return
-    table = Table(title="gates", title_justify="left", box=None, padding=(0, 1, 0, 0))
-    table.add_column("metric", overflow="fold")
-    for name in ("rows", "value", "expected"):
-        table.add_column(name, justify="right")
+    table = number_table("metric", ("rows", "value", "expected"), "gates")
     table.add_column("")
     for gate in metrics["gates"]:
         result = gate["result"]

@@ -1,6 +1,31 @@
 """Formats numbers for the console and the report."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.markup import escape
+from rich.table import Table
+
 ABSENT = "—"
+
+
+def number_table(first: str, columns: Iterable[str], title: str = "", gap: int = 1) -> Table:
+    """A table for the console, without lines: a column of texts, and columns of numbers.
+
+    Args:
+        first: The head of the column of texts.
+        columns: The heads of the others.
+        title: The line above.
+        gap: Blanks between columns.
+    """
+    table = Table(
+        title=escape(title) or None, title_justify="left", box=None, padding=(0, gap, 0, 0)
+    )
+    table.add_column(escape(first), overflow="fold")  # a path may be long
+    for column in columns:
+        table.add_column(escape(column), justify="right", no_wrap=True)
+    return table
 
 
 def decimal(value: float | None, places: int = 4) -> str:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from pipelines.metrics import calibration_curve, roc_curve, smooth_calibration
 from pipelines.metrics.intervals import mean_influence
+from pipelines.metrics.probability import logit
 from pipelines.report.numbers import decimal, percent
 from pipelines.report.palette import LIGHT, by_name
 from pipelines.report.results import TaskRows
@@ -180,7 +181,7 @@ def calibration(figure: Figure, rows: TaskRows, clusters: NDArray[np.intp]) -> P
 def distribution(figure: Figure, rows: TaskRows) -> Points:
     """Distribution of the scores by label, on an axis of log-odds."""
     axes = figure.add_subplot()
-    logits = _logit(np.clip(rows.scores, 1e-6, 1 - 1e-6))
+    logits = logit(np.clip(rows.scores, 1e-6, 1 - 1e-6))
     start, end = np.quantile(logits, [1e-4, 1 - 1e-4]) + np.array([-0.3, 0.3])
     edges, top = np.linspace(start, end, 50), 0.0
     found: dict[str, Floats] = {}
@@ -196,7 +197,7 @@ def distribution(figure: Figure, rows: TaskRows) -> Points:
             axes.stairs(heights, edges, fill=True, color=color, alpha=0.18)
             axes.stairs(heights, edges, color=color, linewidth=1.4)
     ticks = _score_ticks(start, end)
-    axes.set_xticks(_logit(ticks), [percent(tick) for tick in ticks])
+    axes.set_xticks(logit(ticks), [percent(tick) for tick in ticks])
     axes.set(xlim=(start, end), xlabel="score", ylabel="share of the label's rows")
     axes.set_ylim(0, 1.18 * top)  # room for the names of the labels
     axes.yaxis.set_major_formatter(lambda value, _: percent(value))
@@ -338,10 +339,6 @@ def _score_ticks(start: float, end: float) -> Floats:
         if inside.size >= 3:
             break
     return inside
-
-
-def _logit(share: Floats) -> Floats:
-    return np.log(share) - np.log1p(-share)
 
 
 def short(name: str) -> str:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipelines.metrics.metric import METRICS, Metric
-from pipelines.report.numbers import ABSENT, count, decimal
+from pipelines.report.numbers import ABSENT, count, decimal, number_table
 from pipelines.report.tables import margin, text_of
 
 SHOWN = 5
@@ -40,17 +40,10 @@ def worst_segments(task: str, segments: list[Segment]) -> Table:
         segments: Its segments in metrics.json.
     """
     several = f"worst of {len(segments)}" if len(segments) > SHOWN else f"{len(segments)}"
-    table = Table(
-        title=f"{escape(task)}: {several} segments; * differs from the other rows",
-        title_justify="left",
-        box=None,
-        padding=(0, 1, 0, 0),
-    )
-    table.add_column("segment", overflow="fold")
     worst = sorted(segments, key=_badness)[:SHOWN]
-    rows = [_cells(found) for found in worst]
-    for name in rows[0]:
-        table.add_column(name, justify="right", no_wrap=True)
+    rows = [_cells(segment) for segment in worst]
+    title = f"{task}: {several} segments; * differs from the other rows"
+    table = number_table("segment", rows[0], title)
     for found, cells in zip(worst, rows, strict=True):
         style = "dim" if found["few"] else ""
         table.add_row(escape(titled(found)), *cells.values(), style=style)

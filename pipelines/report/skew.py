@@ -8,12 +8,11 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from pipelines.common.artifacts import atomic_file
 from pipelines.report import skew_plots
 from pipelines.report.html import environment
-from pipelines.report.numbers import ABSENT, count, decimal
+from pipelines.report.numbers import ABSENT, count, decimal, number_table
 from pipelines.report.plots import Picture
 
 _STYLES = {"shifted": "bold red", "watch": "yellow", "few rows": "dim"}
@@ -50,10 +49,7 @@ def print_skew(console: Console, found: Mapping[str, Any]) -> None:
     title = (
         f"{found['model']}: {calls:,} calls, {found['rows']:,} rows against {found['reference']}"
     )
-    table = Table(title=escape(title), title_justify="left", box=None, padding=(0, 1, 0, 0))
-    table.add_column("", overflow="fold")
-    for column in ("", "PSI", "JS", "missing", "unknown"):
-        table.add_column(column, justify="right", no_wrap=True)
+    table = number_table("", ("", "PSI", "JS", "missing", "unknown"), title)
     for label, part in _ordered(found["features"]).items():
         cells = (decimal(_index(part), 3), decimal(part["js"], 3))
         shares = (_change(part["missing"]), _change(part["unknown"]))

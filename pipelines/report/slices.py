@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pipelines.report.numbers import count, decimal
+from pipelines.report.numbers import count, decimal, number_table
 from pipelines.report.segments import titled
 
 Slices = Mapping[str, Any]
@@ -30,10 +30,8 @@ def print_slices(console: Console, metrics: Mapping[str, Any]) -> None:
 
 
 def _table(slices: Slices) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0))
-    table.add_column("slice", overflow="fold")
-    for name in ("rows", "positives", "excess to rest", "95 %", "calibration"):
-        table.add_column(name, justify="right", no_wrap=True)
+    heads = ("rows", "positives", "excess to rest", "95 %", "calibration")
+    table = number_table("slice", heads)
     for found in slices["reported"]:
         confirmed = found["confirmed"]
         table.add_row(

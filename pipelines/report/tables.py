@@ -1,6 +1,6 @@
 """Prints the metrics as a table."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -9,7 +9,7 @@ from rich.table import Table
 
 from pipelines.metrics import AT_K, METRICS
 from pipelines.metrics.metric import Metric
-from pipelines.report.numbers import ABSENT, count, decimal
+from pipelines.report.numbers import ABSENT, count, decimal, number_table
 
 _MARGIN, _CEILING = "±95%", "ceiling"  # of the first metric
 Cells = Mapping[str, str]  # text by column
@@ -29,7 +29,7 @@ def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
     if metrics.get("drawn_negatives"):
         title += f", sampled: {metrics['drawn_negatives']:,} drawn negatives a request"
     shown = columns_of(cells for _, cells, _ in rows)
-    table = _table(title, shown)
+    table = number_table("task", shown, title)
     for label, cells, style in rows:
         texts = (cells.get(name, "") for name in shown)
         table.add_row(escape(label), *texts, style=style)
@@ -64,17 +64,9 @@ def text_of(found: Mapping[str, Any], metric: Metric) -> str:
     return decimal(found.get(metric.name), 3) + (f" {off}" if off else "")
 
 
-def _table(title: str, columns: Sequence[str]) -> Table:
-    table = Table(title=escape(title), title_justify="left", box=None, padding=(0, 1, 0, 0))
-    table.add_column("task", overflow="fold")
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
-
-
 def _places(tasks: Mapping[str, Any]) -> Table:
     """The metrics at k, over the requests with a positive and a negative."""
-    table = _table("order within requests", ["k", "requests", *map(str.upper, AT_K)])
+    table = number_table("task", ["k", "requests", *map(str.upper, AT_K)], "order within requests")
     for name, task in tasks.items():
         for k in places(task.get("at_k") or {}):
             rows = {name: task, **{f"  {n}": found for n, found in ordered(task).items()}}
@@ -90,7 +82,7 @@ def _places(tasks: Mapping[str, Any]) -> Table:
 def _own(tasks: Mapping[str, Any]) -> Table:
     """The user's metrics."""
     names = own_names(tasks)
-    table = _table("your metrics", [escape(name) for name in names])
+    table = number_table("task", names, "your metrics")
     for task, found in tasks.items():
         table.add_row(escape(task), *(decimal(found["own"].get(name)) for name in names))
     return table

@@ -7,13 +7,11 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
-
 from pipelines.engines import Engine
 from pipelines.feed import Feed
 from pipelines.feed.chunk import labels_of
 from pipelines.scoring.batch import Load
-from pipelines.scoring.scorer import Scorer, Scores
+from pipelines.scoring.scorer import Scorer, Scores, concatenated
 from pipelines.storage.dataset import Reader
 from pipelines.storage.footers import Footers
 
@@ -42,7 +40,7 @@ def score_split(
         for part in parts:
             found.append(part)
             advance(len(next(iter(part[0].values()))))
-    labels, scores = (_joined(list(each)) for each in zip(*found, strict=True))
+    labels, scores = map(concatenated, zip(*found, strict=True))
     return labels, scores
 
 
@@ -62,7 +60,3 @@ def _scoring(
 
     with Reader(footers, columns) as reader:
         yield scored
-
-
-def _joined(parts: list[Scores]) -> Scores:
-    return {task: np.concatenate([part[task] for part in parts]) for task in parts[0]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
@@ -98,7 +98,7 @@ class Scorer:
             scores.append(score)
             if progress is not None:
                 progress(len(next(iter(label.values()))))
-        return _concatenate(labels), _concatenate(scores)
+        return concatenated(labels), concatenated(scores)
 
     def score_table(self, table: pa.Table, fitted: FittedFeatures, request: str | None) -> Scores:
         """Scores of a table's rows; it needs no labels."""
@@ -106,8 +106,9 @@ class Scorer:
         lengths = np.diff(chunk.starts)
         pieces = ((chunk, np.arange(*bounds)) for bounds in AT_ONCE.cut(lengths))
         batches = (Batch(assemble([piece], AT_ONCE), chunk.layout) for piece in pieces)
-        return _concatenate([self.score(batch) for batch in batches])
+        return concatenated([self.score(batch) for batch in batches])
 
 
-def _concatenate(parts: list[Scores]) -> Scores:
+def concatenated(parts: Sequence[Scores]) -> Scores:
+    """The scores of consecutive rows together."""
     return {task: np.concatenate([part[task] for part in parts]) for task in parts[0]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pipelines.feed import Feed
+from pipelines.metrics.probability import logit
 from pipelines.scoring.scorer import Scorer
 from recsys_attn.models import RankingModel
 
@@ -38,23 +39,23 @@ def fit_calibration(labels: np.ndarray, scores: np.ndarray) -> tuple[float, floa
     y, p = labels[known], np.clip(scores[known].astype("float64"), 1e-7, 1 - 1e-7)
     if not 0 < y.sum() < len(y):
         return 1.0, 0.0
-    logit = np.log(p) - np.log1p(-p)
-    slope, offset = _change(np.stack([logit, np.ones_like(logit)], axis=1), y, logit)
+    logits = logit(p)
+    slope, offset = _change(np.stack([logits, np.ones_like(logits)], axis=1), y, logits)
     if 1 + slope <= 0:
-        return 1.0, float(_change(np.ones((len(y), 1)), y, logit)[0])
+        return 1.0, float(_change(np.ones((len(y), 1)), y, logits)[0])
     return float(1 + slope), float(offset)
 
 
-def _change(x: np.ndarray, y: np.ndarray, logit: np.ndarray) -> np.ndarray:
-    """The weights w of the likeliest `sigmoid(logit + x w)`."""
+def _change(x: np.ndarray, y: np.ndarray, logits: np.ndarray) -> np.ndarray:
+    """The weights w of the likeliest `sigmoid(logits + x w)`."""
 
     def loss(w: np.ndarray) -> float:
-        z = logit + x @ w
+        z = logits + x @ w
         return float(np.sum(np.logaddexp(0, z) - y * z) + w @ w / 2)
 
     w = np.zeros(x.shape[1])
     for _ in range(_STEPS):
-        p = 1 / (1 + np.exp(-(logit + x @ w)))
+        p = 1 / (1 + np.exp(-(logits + x @ w)))
         gradient = x.T @ (p - y) + w
         step = np.linalg.solve((x.T * (p * (1 - p))) @ x + np.eye(len(w)), gradient)
         while loss(w - step) > loss(w) and np.abs(step).max() > _SMALL:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from pipelines.common.errors import PipelineError
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.config import Experiment, load_experiment
-from pipelines.experiment.validation_errors import explain
+from pipelines.experiment.file import read_toml, validated
 
 Settings = dict[str, Any]  # values by dotted key
 
@@ -132,16 +131,7 @@ def load_search(path: Path) -> LoadedSearch:
     Raises:
         PipelineError: It does not exist or is wrong, or its experiment is.
     """
-    try:
-        values = tomllib.loads(path.read_text("utf-8"))
-    except OSError:
-        raise PipelineError(f"The file {path} does not exist or cannot be read.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PipelineError(f"{path} is not TOML: {error}") from None
-    try:
-        search = Search.model_validate_json(json.dumps(values, default=str), strict=True)
-    except ValidationError as error:
-        raise PipelineError(explain(error, Search, str(path))) from None
+    search = validated(Search, read_toml(path, "search"), str(path))
     ranges = {key: _range(path, key, value) for key, value in _joined(search.ranges)}
     loaded = LoadedSearch(path, search, ranges)
     loaded.check()
@@ -171,7 +161,4 @@ def _range(path: Path, key: str, value: Any) -> Range:
             f"{path}: `ranges`, {key}: expected a list of two values or more, or a table with "
             f"`low` and `high`. Received: {json.dumps(value)}"
         )
-    try:
-        return Span.model_validate_json(json.dumps(value), strict=True)
-    except ValidationError as error:
-        raise PipelineError(explain(error, Span, str(path), within=f"ranges.{key}.")) from None
+    return validated(Span, value, str(path), within=f"ranges.{key}.")

@@ -10,13 +10,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pipelines.common.artifacts import EXPERIMENT, atomic_file, versions, write_json
+from pipelines.common.artifacts import EXPERIMENT, atomic_file, write_json
 from pipelines.common.errors import PipelineError
-from pipelines.report.data import machine_text
 from pipelines.tuning.objective import SPLIT, Objective
 from pipelines.tuning.search import LoadedSearch
 from pipelines.tuning.study import Study, Trial, short
-from pipelines.workflow.about_run import this_machine
+from pipelines.workflow.about_run import packages_and_machine
 from pipelines.workflow.quiet_run import link_step
 from pipelines.workflow.run import STEPS
 
@@ -104,10 +103,7 @@ def tune(loaded: LoadedSearch, folder: Path, console: Console) -> list[Path]:
     """
     objective = Objective.of(loaded)
     study = Study(loaded, objective, folder, console)
-    about = {
-        "packages": ", ".join(f"{name} {number}" for name, number in versions().items()),
-        "machine": machine_text(this_machine()),
-    }
+    about = packages_and_machine()
     trials: list[Trial] = []
     for trial in study.run():
         trials.append(trial)

@@ -8,9 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from pipelines.common.artifacts import versions
 from pipelines.common.machine import machine
 from pipelines.experiment.config import Experiment
 from pipelines.experiment.step_fingerprints import config_hash
+from pipelines.report.data import machine_text
 from pipelines.workflow.run import Run
 from recsys_attn.schema import Schema
 
@@ -45,6 +47,14 @@ def about_run(experiment: Experiment, run: Run, schema: Schema) -> dict[str, Any
         "labels": data["labels"],
         "times": data["times"],
         **described(experiment, schema),
+    }
+
+
+def packages_and_machine() -> dict[str, str]:
+    """The versions of the packages and the hardware of this machine, in words."""
+    return {
+        "packages": ", ".join(f"{name} {number}" for name, number in versions().items()),
+        "machine": machine_text(this_machine()),
     }
 
 

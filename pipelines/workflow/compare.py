@@ -15,13 +15,14 @@ from pipelines.metrics import AT_K
 from pipelines.report.against import compared
 from pipelines.report.compared_models import Side, check_same_rows, sides_of
 from pipelines.report.comparison import TaskComparison
-from pipelines.report.numbers import ABSENT, count, decimal
+from pipelines.report.numbers import ABSENT, count, decimal, number_table
 from pipelines.report.results import Evaluation
 from pipelines.report.slices import effect_ends
 from pipelines.report.tables import columns_of, own_names, places, summary_cells
 from pipelines.workflow.run import STEPS
 
 Metrics = Mapping[str, Any]
+_GAP = 2  # blanks between columns
 
 
 def print_comparison(console: Console, runs: list[Path]) -> None:
@@ -93,16 +94,8 @@ def _verdicts(task: str, sides: list[Side]) -> list[str]:
     return [compared.verdict(side, first) for side in others]
 
 
-def _table(title: str, columns: list[str]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column(escape(title), overflow="fold")  # a path may be long
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
-
-
 def _runs(found: Mapping[str, Metrics]) -> Table:
-    table = _table("run", ["model", "seed", "epoch", "split", "rows"])
+    table = number_table("run", ("model", "seed", "epoch", "split", "rows"), gap=_GAP)
     for run, metrics in found.items():
         kept = metrics.get("kept")
         epoch = f"{kept['epoch']} of {kept['epochs']}" if kept else ABSENT
@@ -114,7 +107,7 @@ def _runs(found: Mapping[str, Metrics]) -> Table:
 def _numbers(task: str, found: Mapping[str, Metrics]) -> Table:
     cells = {run: summary_cells(metrics) for run, metrics in found.items()}
     shown = columns_of(cells.values())
-    table = _table(task, shown)
+    table = number_table(task, shown, gap=_GAP)
     for run, texts in cells.items():
         table.add_row(escape(run), *(texts[name] for name in shown))
     return table
@@ -123,7 +116,8 @@ def _numbers(task: str, found: Mapping[str, Metrics]) -> Table:
 def _against_first(compared: TaskComparison, sides: list[Side]) -> Table:
     """Differences to the first run, with intervals for rows that depend on each other."""
     first, *others = sides
-    table = _table("against first", ["AUC", f"95 % by {compared.unit}", "p", "logloss", "95 %"])
+    heads = ("AUC", f"95 % by {compared.unit}", "p", "logloss", "95 %")
+    table = number_table("against first", heads, gap=_GAP)
     for side in others:
         found = compared.differences(side, first)
         cells = []
@@ -136,7 +130,7 @@ def _against_first(compared: TaskComparison, sides: list[Side]) -> Table:
 
 
 def _order(title: str, found: Mapping[str, Metrics], k: int) -> Table:
-    table = _table(title, [name.upper() for name in AT_K])
+    table = number_table(title, map(str.upper, AT_K), gap=_GAP)
     for run, metrics in found.items():
         at_k = metrics.get("at_k") or {}
         table.add_row(escape(run), *(decimal(at_k.get(f"{name}@{k}")) for name in AT_K))
@@ -144,7 +138,7 @@ def _order(title: str, found: Mapping[str, Metrics], k: int) -> Table:
 
 
 def _own(title: str, found: Mapping[str, Metrics], names: list[str]) -> Table:
-    table = _table(title, [escape(name) for name in names])
+    table = number_table(title, names, gap=_GAP)
     for run, metrics in found.items():
         own = metrics.get("own", {})
         table.add_row(escape(run), *(decimal(own.get(name)) for name in names))

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import tensorflow as tf
 from rich.console import Console
-from rich.table import Table
 
 from pipelines.common.artifacts import MANIFEST, METRICS, read_json
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.evaluation import evaluate as evaluation
+from pipelines.export.file_list import versions_in
 from pipelines.export.latency import milliseconds, request_call
 from pipelines.export.parity import sample_requests
 from pipelines.features import FittedFeatures
-from pipelines.report.numbers import ABSENT, count, decimal
+from pipelines.report.numbers import ABSENT, count, decimal, number_table
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.pruned import Pruned, in_words, pruned
 from pipelines.workflow.quiet_run import link_step
@@ -85,8 +85,7 @@ def pruned_experiment(
 def _newest_export(steps: Steps) -> Path:
     """The folder of the newest version, made of the trained model."""
     base, trained = steps.export_folder, steps.run.manifest("train")["fingerprint"]
-    versions = [path for path in base.glob("*") if path.name.isdigit()]
-    newest = max(versions, key=lambda path: int(path.name), default=base)
+    newest = max(versions_in(base), key=lambda path: int(path.name), default=base)
     made = newest / MANIFEST
     if not made.is_file() or read_json(made)["inputs"].get("train") != trained:
         raise PipelineError(
@@ -136,11 +135,9 @@ def _auc(steps: Steps) -> dict[str, float | None]:
 
 
 def _show(console: Console, lines: Mapping[str, _Line]) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("model")
     tasks = next(iter(lines.values())).auc
-    for name in ("weights", "MB", f"ms, {_ROWS} rows", *(f"AUC {task}" for task in tasks)):
-        table.add_column(name, justify="right", no_wrap=True)
+    heads = ("weights", "MB", f"ms, {_ROWS} rows", *(f"AUC {task}" for task in tasks))
+    table = number_table("model", heads, gap=2)
     for name, line in lines.items():
         size, speed = (
             ABSENT if x is None else f"{x:.2f}" for x in (line.megabytes, line.milliseconds)

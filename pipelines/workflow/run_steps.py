@@ -25,6 +25,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL, Engine
 from pipelines.experiment.step_fingerprints import resumable
+from pipelines.export.file_list import versions_in
 from pipelines.features import FittedFeatures, fit_split
 from pipelines.features.fit_warnings import coarse_features, empty_features, nothing_to_learn
 from pipelines.ingest.source import SPLITS
@@ -199,7 +200,7 @@ class RunSteps(ABC):
     def export(self) -> None:
         """Exports a new version of the SavedModel, unless the newest is up to date."""
         base = self.export_folder
-        newest = max((int(p.name) for p in base.glob("*") if p.name.isdigit()), default=0)
+        newest = max(map(int, (path.name for path in versions_in(base))), default=0)
         current = newest and self.run.is_current("export", base / str(newest))
         version = newest if current else newest + 1
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from rich.console import Console
-from rich.table import Table
 
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
@@ -21,7 +20,7 @@ from pipelines.export.parity import sample_requests
 from pipelines.export.serving_module import ServingModule
 from pipelines.export.small_weights import shrink
 from pipelines.features import FittedFeatures
-from pipelines.report.numbers import decimal
+from pipelines.report.numbers import decimal, number_table
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import RankingModel
 
@@ -90,11 +89,9 @@ def _check(change: float, options: ExportOptions) -> None:
 
 
 def _show(console: Console, measured: Mapping[str, Mapping[str, Any]], change: float) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("weights")
     tasks = next(iter(measured.values()))["auc"]
-    for name in ("MB", "ms a request", *(f"AUC {task}" for task in tasks)):
-        table.add_column(name, justify="right", no_wrap=True)
+    heads = ("MB", "ms a request", *(f"AUC {task}" for task in tasks))
+    table = number_table("weights", heads, gap=2)
     for name, found in measured.items():
         size, speed = f"{found['bytes'] / 1e6:,.2f}", f"{found['milliseconds']:.2f}"
         table.add_row(name, size, speed, *(decimal(auc) for auc in found["auc"].values()))

@@ -23,7 +23,7 @@ from pipelines.engines import LOCAL, Engine
 from pipelines.evaluation import evaluate as evaluation
 from pipelines.evaluation.gates import check_passed, other_evaluations
 from pipelines.experiment.config import Experiment, load_experiment
-from pipelines.experiment.ranked_tasks import check_comparable
+from pipelines.experiment.ranked_tasks import check_comparable, check_train_labels
 from pipelines.export.export import export
 from pipelines.export.small_weights import shrink
 from pipelines.features import FittedFeatures
@@ -31,6 +31,7 @@ from pipelines.feed.chunk import own_request
 from pipelines.ingest import ingest
 from pipelines.ingest.aggregates import state as aggregates_state
 from pipelines.ingest.column_checks import check_nesting
+from pipelines.ingest.item_features import check_covered
 from pipelines.prediction_log.skew import (
     Baseline,
     SkewOptions,
@@ -47,7 +48,6 @@ from pipelines.storage.filesystem import Where
 from pipelines.training.load import load_trained
 from pipelines.workflow.about_run import about_run
 from pipelines.workflow.compare import compare_runs
-from pipelines.workflow.item_checks import check_draws, check_train_labels, comparable
 from pipelines.workflow.run_steps import RunSteps
 from pipelines.workflow.small_export import with_export_weights
 from recsys_attn.schema import Schema
@@ -69,14 +69,17 @@ class Steps(RunSteps):
     def ingest(self, engine: Engine = LOCAL) -> None:
         """Reads the source files and writes the data folder."""
         training.check_model(self.experiment)  # even if the data is up to date
-        check_draws(self.experiment)
+        items = self.experiment.data.items
+        if items is not None and self._draws:
+            check_covered(items, self.experiment.model_schema, "training.negatives")
         super().ingest(engine)
         # If ingest was skipped, this is the first look at the columns.
         manifest, where = self.run.manifest("ingest"), str(self.run.path("ingest"))
         for key, name in self.experiment.evaluation.columns.items():
             require_column(manifest["columns"], name, key, where)
             check_nesting(key, name, manifest["columns"][name], where)
-        check_train_labels(self.experiment, manifest["labels"])
+        if not self._draws:
+            check_train_labels(manifest["labels"])
 
     def _ingested(self, folder: Path, engine: Engine, progress: Progress) -> Mapping[str, Any]:
         experiment = self.experiment
@@ -99,9 +102,19 @@ class Steps(RunSteps):
 
     def train(self) -> None:
         """Trains the model and keeps its best weights."""
-        counts = comparable(self.experiment, self.run.manifest("ingest"))
+        manifest = self.run.manifest("ingest")
+        counts, labels = manifest["comparable"], manifest["labels"]
+        if self._draws:  # each request with a positive has a drawn negative
+            counts = {
+                task: {**of, "train": labels[task]["train"][1]} for task, of in counts.items()
+            }
         check_comparable(self.experiment.schema_, self.experiment.monitor, counts)
         super().train()
+
+    @property
+    def _draws(self) -> bool:
+        """Whether training draws negatives."""
+        return self.experiment.training.negatives is not None
 
     @property
     def _weights_remark(self) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.common.times import hour_and_weekday
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.datasets.download import required_path
-from pipelines.ingest.datasets.times import hour_and_weekday
 from pipelines.ingest.delimited import delimited_file, first_existing
 from pipelines.ingest.source import ALL, Source
 

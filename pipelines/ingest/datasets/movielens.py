@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
+from pipelines.common.times import hour_and_weekday
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.datasets.download import Download, source_folder
-from pipelines.ingest.datasets.times import hour_and_weekday
 from pipelines.ingest.delimited import read_delimited
 from pipelines.ingest.source import ALL, Source, SourceFile
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.common.times import ticks_per_second, to_ticks
-from pipelines.ingest.datasets.times import hour_and_weekday
+from pipelines.common.times import hour_and_weekday, ticks_per_second, to_ticks
 from pipelines.storage.columns import require_column
 
 CLICKOUT = "clickout item"

@@ -17,12 +17,11 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.common.times import shown_time
 from pipelines.ingest.events.buckets import Buckets
-from pipelines.ingest.events.item_counts import ItemCounts
 from pipelines.ingest.events.log import EventLog
 from pipelines.ingest.events.options import COUNT, EventOptions
-from pipelines.ingest.events.writing import Written, write_sequences
+from pipelines.ingest.events.writing import ItemCounts, Written, write_sequences
 from pipelines.ingest.source import SPLITS
-from pipelines.ingest.split_times import cuts
+from pipelines.ingest.split_options import cuts
 
 ITEM_COUNTS = "item_counts.parquet"  # how often each item occurs in the train rows
 

@@ -1,11 +1,13 @@
-"""Clicks and conversions in the simulated marketplace, with their true probabilities."""
+"""The simulated marketplace as a source: clicks and conversions with true probabilities."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 
-from pipelines.ingest.data_options import SimulateOptions
+from pipelines.ingest.data_options import DataOptions, SimulateOptions
 from pipelines.ingest.simulate.request_draws import RequestDraws, draw_requests
 from pipelines.ingest.simulate.world import (
     AGE_NAMES,
@@ -17,6 +19,7 @@ from pipelines.ingest.simulate.world import (
     SEGMENT_NAMES,
     World,
 )
+from pipelines.ingest.source import ALL, Columns, Source, SourceFile
 
 REQUESTS_PER_CHUNK = 8_192
 _EVENTS_PER_CHUNK = REQUESTS_PER_CHUNK * 128  # fewer requests with long histories
@@ -167,3 +170,24 @@ def _offset(logit: np.ndarray, weight: np.ndarray, rate: float) -> float:
         mean = np.average(_sigmoid(logit + middle), weights=weight)
         low, high = (middle, high) if mean < rate else (low, middle)
     return (low + high) / 2
+
+
+def read(options: DataOptions, seed: int) -> Source:
+    """Simulates requests chunk by chunk; the first ones do not depend on the total number."""
+    size = options.simulate or SimulateOptions()
+    requests = size.rows // size.candidates
+
+    def chunks(columns: Columns) -> Iterator[pa.Table]:
+        marketplace = Marketplace(size, seed)
+        size_of_chunk = marketplace.requests_per_chunk
+        for chunk in range(-(-requests // size_of_chunk)):
+            left = requests - chunk * size_of_chunk
+            yield marketplace.chunk(chunk).slice(0, left * size.candidates)
+
+    return Source(
+        {ALL: [SourceFile("simulate", chunks)]},
+        request="request_id",
+        user="user_id",
+        time="timestamp",
+        time_quantile=lambda share: START + SECONDS * round(share * requests),
+    )

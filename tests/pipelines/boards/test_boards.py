@@ -209,7 +209,7 @@ def test_a_verdict_follows_the_tolerance(
         ('tasks = ["click"]', 'tasks = ["clik"]', r"model 'small': `tasks`.*clik.*click"),
         ('tasks = ["click"]', 'tasks = ["click"]\nmetric = "acu"', "`metric`.*acu.*Did you mean"),
         ('tasks = ["click"]', "", r"one number, and the board shows .* click, conversion.*by task"),
-        ("[[models]]", "[[models", "two.toml is not TOML"),
+        ("[[models]]", "[[models", "two.toml is not valid TOML"),
         (
             'name = "logistic_regression"',
             'name = "pepnet", "tower_units" = [3]',

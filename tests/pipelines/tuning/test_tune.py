@@ -192,7 +192,7 @@ def test_smaller_is_better_where_the_metric_says_so(place: Path) -> None:
         ("low = 1e-4", "low = 0.0", "`log = true` needs a `low` above 0. Received: low=0"),
         ("1e-4, high = 1e-2", "1, high = 2", "learning_rate: whole ends give whole"),
         ("model.width", "data.split.valid", "`ranges` names 'data.split.valid'; expected"),
-        ("[ranges]", "[ranges", "search.toml is not TOML"),
+        ("[ranges]", "[ranges", "search.toml is not valid TOML"),
     ],
 )
 def test_a_wrong_file_is_one_sentence(place: Path, old: str, new: str, message: str) -> None:

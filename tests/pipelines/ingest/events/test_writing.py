@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.ingest.events.item_counts import ItemCounts
+from pipelines.ingest.events.writing import ItemCounts
 
 
 @pytest.mark.parametrize("size", [1, 7, 1009])
