@@ -25,6 +25,7 @@ from pipelines.distributions.compare import compare_feature, compare_task, flagg
 from pipelines.distributions.counts import NOTHING, Counts
 from pipelines.distributions.reference import of_split
 from pipelines.distributions.statistics import Statistics, merge, of_scores
+from pipelines.export.file_list import versions_in
 from pipelines.features import FittedFeatures
 from pipelines.prediction_log.log import COLUMNS, LogFolder, as_utc
 from pipelines.prediction_log.recompute import recompute
