@@ -79,17 +79,17 @@ def audit_attention(
     """
     codes = cluster_codes(clusters, np.zeros(len(clusters)))
     of_requests = codes[chunk.starts[:-1]]
-    found, gates = _recorded(model, chunk, advance)
+    places, gates = _recorded(model, chunk, advance)
     before, _ = _recorded(untrained, chunk, advance)
-    heads = {place: each.heads for place, each in found.items() if place.kind in REMOVABLE}
+    heads = {place: each.heads for place, each in places.items() if place.kind in REMOVABLE}
     lost = _removals(WithoutHeads(model, chunk, heads), heads, labels, codes, advance)
-    keys = interaction_fields(model) if _interacts(found) else ()
+    keys = interaction_fields(model) if _interacts(places) else ()
     return {
         "requests": len(of_requests),
         "rows": int(chunk.starts[-1]),
         "places": [
             _entry(place, each, before[place], lost.get(place), of_requests, keys)
-            for place, each in found.items()
+            for place, each in places.items()
         ],
         "gates": gates,
     }
@@ -100,25 +100,25 @@ def number_of_passes(heads: int) -> int:
     return 3 + heads
 
 
-def _interacts(found: Mapping[AttentionPlace, _Place]) -> bool:
-    return any(place.kind == "interaction" for place in found)
+def _interacts(places: Mapping[AttentionPlace, _Place]) -> bool:
+    return any(place.kind == "interaction" for place in places)
 
 
 def _recorded(
     model: RankingModel, chunk: Chunk, advance: Callable[[int], None]
 ) -> tuple[dict[AttentionPlace, _Place], dict[str, NDArray[Any]]]:
-    found: dict[AttentionPlace, _Place] = {}
+    places: dict[AttentionPlace, _Place] = {}
     gates: dict[str, list[NDArray[Any]]] = {}
     for batch, attended, of_batch in Recorder(model, chunk).batches():
         for each in attended:
-            if each.place not in found:
-                found[each.place] = _Place(each.output.shape[2], each.weights is not None)
-            found[each.place].add(each)
+            if each.place not in places:
+                places[each.place] = _Place(each.output.shape[2], each.weights is not None)
+            places[each.place].add(each)
         there = batch.blocks[CANDIDATE_MASK]
         for task, gate in of_batch.items():
             gates.setdefault(task, []).append(gate[there])
         advance(batch.rows)
-    return found, {task: np.concatenate(parts) for task, parts in gates.items()}
+    return places, {task: np.concatenate(parts) for task, parts in gates.items()}
 
 
 def _removals(
@@ -130,7 +130,7 @@ def _removals(
 ) -> dict[AttentionPlace, list[dict[str, list[float] | None]]]:
     """By place and head, the AUC that each task loses without the head, with its interval."""
     whole = score({})
-    found: dict[AttentionPlace, list[dict[str, list[float] | None]]] = {}
+    effects: dict[AttentionPlace, list[dict[str, list[float] | None]]] = {}
     for place, count in heads.items():
         for head in range(count):
             without, lost = score({place: [head]}), dict[str, list[float] | None]()
@@ -140,8 +140,8 @@ def _removals(
                 lost[task] = _lost(
                     label[known], whole[task][known], without[task][known], codes[known]
                 )
-            found.setdefault(place, []).append(lost)
-    return found
+            effects.setdefault(place, []).append(lost)
+    return effects
 
 
 def _lost(
@@ -157,39 +157,39 @@ def _lost(
 
 def _entry(
     place: AttentionPlace,
-    found: _Place,
+    totals: _Place,
     before: _Place,
     lost: Sequence[Mapping[str, list[float] | None]] | None,
     of_requests: Codes,
     keys: tuple[str, ...],
 ) -> dict[str, Any]:
-    alike = found.likeness.redundancy()
+    alike = totals.likeness.redundancy()
     entry: dict[str, Any] = {"place": str(place), "kind": place.kind, "history": place.history}
     heads: list[dict[str, Any]] = [
-        _likeness(alike, head, lost[head] if lost else {}) for head in range(found.heads)
+        _likeness(alike, head, lost[head] if lost else {}) for head in range(totals.heads)
     ]
-    between = found.fields.mean() if found.weighs and place.kind == "interaction" else None
+    between = totals.fields.mean() if totals.weighs and place.kind == "interaction" else None
     paired = None if between is None else of_pairs(between, len(keys))
     entry["likeness"] = {
         name: None if matrix is None else np.asarray(matrix).tolist()
         for name, matrix in alike._asdict().items()
     }
-    if found.weighs and place.kind != "gate":
+    if totals.weighs and place.kind != "gate":
         names = keys if place.kind == "interaction" else ()
         if paired is not None:
             names = tuple(" and ".join(pair) for pair in itertools.combinations(keys, 2))
         statistics = zip(
-            found.totals.heads(of_requests), before.totals.heads(of_requests), strict=True
+            totals.totals.heads(of_requests), before.totals.heads(of_requests), strict=True
         )
         for head, (own, untrained) in zip(heads, statistics, strict=True):
             head |= _statistics(place, own, untrained, names)
         if place.kind == "target_attention":
-            entry["events"] = [share.entry for share in found.shares.shares(of_requests)]
+            entry["events"] = [share.entry for share in totals.shares.shares(of_requests)]
         elif between is not None:
             entry["fields"], entry["of_pairs"] = list(keys), paired is not None
             entry["map"] = (between if paired is None else paired).tolist()
     if place.kind == "gate":
-        entry["experts"] = found.experts.redundancy().cka.tolist()
+        entry["experts"] = totals.experts.redundancy().cka.tolist()
     return {**entry, "heads": heads}
 
 
@@ -227,5 +227,5 @@ def _statistics(
     }
 
 
-def _ends(found: Interval) -> list[float]:
-    return [found.value, found.low, found.high]
+def _ends(interval: Interval) -> list[float]:
+    return [interval.value, interval.low, interval.high]

@@ -64,9 +64,9 @@ class AttentionGradients:
 
     def __call__(self, units: AllUnits) -> list[PlaceGradients]:
         """Returns the attention of each place, in the order of the calls."""
-        found = self._compiled(embedded_of(self._model, units))
+        gradients = self._compiled(embedded_of(self._model, units))
         arrays: list[list[Any]] = [
-            [None if each is None else each.numpy() for each in of_place] for of_place in found
+            [None if each is None else each.numpy() for each in of_place] for of_place in gradients
         ]
         return [PlaceGradients(p, *each) for p, each in zip(self._places, arrays, strict=True)]
 
@@ -139,17 +139,17 @@ def chefer(
     Source: Chefer et al., "Generic Attention-model Explainability for Interpreting Bi-Modal and
     Encoder-Decoder Transformers", ICCV 2021, arXiv 2103.15679.
     """
-    found = {}
+    relevance = {}
     for history, events in units.events.items():
         target, encoder = (_at(attended, kind, history) for kind in ("target_attention", "encoder"))
         if len(target) == 1:
             passed = _through(target[0], encoder, events.inputs[events.columns[0]].shape[1])
             if passed is not None:
-                found[of_events(history)] = _by_event(model, events, history, passed)
+                relevance[of_events(history)] = _by_event(model, events, history, passed)
     layers = [one.raising for one in _at(attended, "interaction")]
     if layers and all(each is not None for each in layers):
-        found[FIELDS] = _by_field(model, units, _through_fields(model, layers))
-    return found
+        relevance[FIELDS] = _by_field(model, units, _through_fields(model, layers))
+    return relevance
 
 
 def _through_fields(model: RankingModel, layers: list[Floats]) -> Floats:
@@ -220,11 +220,11 @@ def _by_event(model: RankingModel, events: Events, history: str, by_place: Float
 def _by_field(model: RankingModel, units: AllUnits, by_place: Floats) -> Floats:
     """From the fields that attend each other to features and histories, (..., U)."""
     names, schema = units.fields.names, model.schema
-    found = np.zeros((*by_place.shape[:-1], len(names)))
+    sums = np.zeros((*by_place.shape[:-1], len(names)))
     for index, field in enumerate(interaction_fields(model)):
         own = field if field in names else history_field(schema, field.rpartition(".")[0])
-        found[..., names.index(own)] += by_place[..., index]
-    return found
+        sums[..., names.index(own)] += by_place[..., index]
+    return sums
 
 
 def _is_float(x: Any) -> bool:

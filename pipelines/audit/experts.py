@@ -145,12 +145,12 @@ def audited_gates(
     """
     tasks = {}
     for task, of_task in gates.items():
-        found = task_gates(of_task, codes)
+        gates_of_task = task_gates(of_task, codes)
         tasks[task] = {
-            "shares": [[share.value, share.low, share.high] for share in found.shares],
-            "first": found.first.tolist(),
-            "spread": found.spread,
-            "variation": found.variation,
+            "shares": [[share.value, share.low, share.high] for share in gates_of_task.shares],
+            "first": gates_of_task.first.tolist(),
+            "spread": gates_of_task.spread,
+            "variation": gates_of_task.variation,
             "segments": {
                 name: shares.tolist()
                 for names, of_rows in segments

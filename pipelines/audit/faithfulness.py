@@ -73,7 +73,7 @@ def faithfulness(
     relevances = {name: each for name, each in by_method.items() if name != LEAVE_ONE_OUT}
     by_size = {n: order_agreement(np.abs(r), np.abs(lost), there) for n, r in relevances.items()}
     known = ~np.isnan(order_agreement(np.abs(lost), np.abs(lost), there))
-    sizes = {name: _mean(found[known], clusters[known]) for name, found in by_size.items()}
+    sizes = {name: _mean(values[known], clusters[known]) for name, values in by_size.items()}
     methods = {
         name: {
             "size": _ends(sizes[name]),
@@ -98,7 +98,7 @@ def verdict(sizes: Mapping[str, Influence]) -> dict[str, Any]:
         without attention. `difference`: what the best of the others is ahead of attention, with
         the ends of its 95 % interval, or None.
     """
-    others = {name: found for name, found in sizes.items() if name != ATTENTION}
+    others = {name: size for name, size in sizes.items() if name != ATTENTION}
     best = max(others, key=lambda name: others[name][0])
     said = ahead = None
     if ATTENTION in sizes:
@@ -134,8 +134,8 @@ def _share(
     return _ends(ratio_influence(own, best, codes))
 
 
-def _ends(found: Influence) -> list[float] | None:
-    interval = interval_of(*found)
+def _ends(influence: Influence) -> list[float] | None:
+    interval = interval_of(*influence)
     if np.isnan(interval.low):
         return None
     return [interval.value, interval.low, interval.high]

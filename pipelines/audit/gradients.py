@@ -91,8 +91,8 @@ class Gradients:
         tasks = len(self._model.schema.tasks)
         sums = [[np.zeros(part.shape) for part in parts.values()] for _ in range(tasks)]
         for node, weight in zip(nodes, weights, strict=True):
-            found = self._compiled(embedded, list(_scaled(parts, float(node)).values()))
-            for of_task, gradients in zip(sums, found, strict=True):
+            results = self._compiled(embedded, list(_scaled(parts, float(node)).values()))
+            for of_task, gradients in zip(sums, results, strict=True):
                 for total, gradient in zip(of_task, gradients, strict=True):
                     total += weight * gradient.numpy()
         arrays = {place: tf.cast(part, tf.float32).numpy() for place, part in parts.items()}
@@ -166,15 +166,15 @@ def _by_unit(
     """Sums of the products of each unit: (rows, U) by kind."""
     rows = len(next(iter(products.values())))
     fields = {name: np.zeros(rows) for name in units.fields.names}
-    found: dict[str, Floats] = {}
+    sums: dict[str, Floats] = {}
     for place, product in products.items():
         for name, one in _by_field(embedding, place, product):
             fields[name] += _by_row(one)
         if place[-1] == "events":
             events = units.events[str(place[1])]
             by_event = events.by_event(product.sum(axis=-1))
-            found[of_events(str(place[1]))] = by_event
-    return {FIELDS: np.stack(list(fields.values()), axis=1), **found}
+            sums[of_events(str(place[1]))] = by_event
+    return {FIELDS: np.stack(list(fields.values()), axis=1), **sums}
 
 
 def _by_field(

@@ -61,8 +61,8 @@ def best_heads(
             f"than all of them ({', '.join(f'{place}: {n}' for place, n in sizes.items())}). "
             f"Received: {count}"
         )
-    found = _RANKINGS[by](model, table, fitted)
-    return _highest({place: found[place] for place in places}, count)
+    scores = _RANKINGS[by](model, table, fitted)
+    return _highest({place: scores[place] for place in places}, count)
 
 
 def _highest(
@@ -79,7 +79,7 @@ def _highest(
     places = list(ranked)
     for _, number, head in sorted(others)[: count - len(kept)]:
         kept[places[number]].append(head)
-    return {place: sorted(found) for place, found in kept.items()}
+    return {place: sorted(heads) for place, heads in kept.items()}
 
 
 def _relevance(

@@ -62,10 +62,10 @@ class HeadTotals:
 
     def add(self, each: AttentionRecord) -> None:
         """Adds a batch; the mechanism makes weights."""
-        found, valid = _of_queries(each)
+        sums, valid = _of_queries(each)
         self._counts.append(valid.sum(axis=1))
         self._requests.append(each.requests)
-        for name, values in found.items():
+        for name, values in sums.items():
             self._sums[name].append(np.where(valid[:, None], values, 0).sum(axis=2))
 
     def heads(self, clusters: Codes) -> list[HeadStatistics]:
@@ -125,7 +125,7 @@ def _of_queries(each: AttentionRecord) -> tuple[dict[str, Floats], NDArray[np.bo
     single = (weights >= top[..., None] * (1 - TIES)).sum(axis=3) == 1
     sizes = np.maximum(size, 2)[:, None, None]
     logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
-    found = {
+    sums = {
         "confidence": top,
         "uniform": np.broadcast_to(1 / sizes, (*sizes.shape[:2], top.shape[2])),
         "entropy": -(weights * logs).sum(axis=3) / np.log(sizes),
@@ -135,21 +135,21 @@ def _of_queries(each: AttentionRecord) -> tuple[dict[str, Floats], NDArray[np.bo
     for offset in _offsets(each):
         place = base + offset  # (B, T)
         inside = (place >= 0) & (place < size[:, None] if _is_ordered(each) else place >= 0)
-        found[f"offset {offset}"] = single & (first == place[:, None]) & inside[:, None]
-        found[f"queries {offset}"] = inside[:, None]
+        sums[f"offset {offset}"] = single & (first == place[:, None]) & inside[:, None]
+        sums[f"queries {offset}"] = inside[:, None]
         for name, relation in each.relations.items():
             where = np.clip(place, 0, relation.shape[2] - 1)
             hit = np.take_along_axis(relation, where[..., None], axis=2)[..., 0]
-            found[f"at {offset} {name}"] = (hit & inside)[:, None]
+            sums[f"at {offset} {name}"] = (hit & inside)[:, None]
     for name, relation in each.relations.items():
         hit = relation[np.arange(len(first))[:, None, None], queries[:, None], first]
-        found[f"hit {name}"] = hit & single
-        found[f"chance {name}"] = (relation.sum(axis=2) / sizes[:, 0])[:, None]
+        sums[f"hit {name}"] = hit & single
+        sums[f"chance {name}"] = (relation.sum(axis=2) / sizes[:, 0])[:, None]
     if _is_ordered(each) and each.place.kind != "encoder":
         time = np.where(each.keys, np.arange(each.keys.shape[1]), np.nan)
         ranked = rank_correlation(weights, time[:, None, None])
-        found["recency"], found["ordered"] = np.nan_to_num(ranked), ~np.isnan(ranked)
-    return found, valid
+        sums["recency"], sums["ordered"] = np.nan_to_num(ranked), ~np.isnan(ranked)
+    return sums, valid
 
 
 def _is_ordered(each: AttentionRecord) -> bool:

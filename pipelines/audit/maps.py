@@ -75,10 +75,10 @@ def of_pairs(shares: NDArray[Any], count: int) -> NDArray[Any] | None:
     """
     if shares.shape[1] == count:
         return None
-    found = np.full((len(shares), count, count), np.nan)
+    sums = np.full((len(shares), count, count), np.nan)
     first, second = np.triu_indices(count, k=1)
-    found[:, first, second] = found[:, second, first] = shares[:, 0]
-    return found
+    sums[:, first, second] = sums[:, second, first] = shares[:, 0]
+    return sums
 
 
 class EventShares:
@@ -117,14 +117,14 @@ class EventShares:
         """
         codes = clusters[np.concatenate(self._requests)]
         counts = np.concatenate(self._counts).astype(float)
-        found = []
+        entries = []
         for name, parts in self._sums.items():
             number, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
             if number.sum() > 0:
                 events = float(number.sum() / counts.sum())
                 influences = (ratio_influence(weight, each, codes) for each in (counts, number))
-                found.append(Share(name, events, *(interval_of(*each) for each in influences)))
-        return found
+                entries.append(Share(name, events, *(interval_of(*each) for each in influences)))
+        return entries
 
 
 def _age(low: int, high: int) -> str:

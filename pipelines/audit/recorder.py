@@ -83,12 +83,12 @@ class Recorder:
         for begin, end in self._size().cut(lengths):
             piece = (self._chunk, np.arange(begin, end))
             batch = Batch(assemble([piece], BatchSize(end - begin)), self._chunk.layout)
-            found = self._recorded(block_tensors(batch.blocks))
+            tensors = self._recorded(block_tensors(batch.blocks))
             attended = [
-                self._record_of(batch, place, calls, found["events"], first)
-                for place, calls in zip(self._places, found["calls"], strict=True)
+                self._record_of(batch, place, calls, tensors["events"], first)
+                for place, calls in zip(self._places, tensors["calls"], strict=True)
             ]
-            gates = {task: gate.numpy() for task, gate in found["gates"].items()}
+            gates = {task: gate.numpy() for task, gate in tensors["gates"].items()}
             yield batch, attended, gates
             first += end - begin
 
@@ -163,7 +163,7 @@ class Recorder:
         self, batch: Batch, place: AttentionPlace, keys: Bools, order: NDArray[Any], queries: int
     ) -> dict[str, Bools]:
         """Which queries and events share an id, by the sequence."""
-        schema, found = self._model.schema, {}
+        schema, relations = self._model.schema, {}
         for sequence in schema.histories[place.history]:
             if is_age(sequence):
                 continue
@@ -171,17 +171,21 @@ class Recorder:
             if sequence.name in self._frequencies:
                 counts = np.where(keys, self._frequencies[sequence.name][ids], np.inf)
                 rare = keys & (counts == counts.min(axis=1, keepdims=True))
-                found[RAREST] = np.broadcast_to(rare[:, None], (len(ids), queries, ids.shape[1]))
+                relations[RAREST] = np.broadcast_to(
+                    rare[:, None], (len(ids), queries, ids.shape[1])
+                )
             known = keys & (ids >= RESERVED_IDS)
             owner = sequence.shares or sequence.name
             if place.kind == "encoder" and queries == ids.shape[1]:
                 same = (ids[:, :, None] == ids[:, None]) & known[:, None]
-                found[f"same {owner}"] = same & ~np.eye(queries, dtype=bool)
+                relations[f"same {owner}"] = same & ~np.eye(queries, dtype=bool)
             elif owner in batch.inputs and queries == batch.blocks[CANDIDATE_MASK].shape[1]:
                 of_query = batch.inputs[owner]
                 if of_query.ndim == 2 and schema[owner].side == "candidate":
-                    found[f"same {owner}"] = (of_query[:, :, None] == ids[:, None]) & known[:, None]
-        return found
+                    relations[f"same {owner}"] = (of_query[:, :, None] == ids[:, None]) & known[
+                        :, None
+                    ]
+        return relations
 
 
 def _tensors(call: HeadsCall) -> dict[str, tf.Tensor]:
@@ -190,7 +194,7 @@ def _tensors(call: HeadsCall) -> dict[str, tf.Tensor]:
     entries, queries = tf.shape(call.output)[0], tf.shape(call.output)[1]
     length, context = tf.shape(call.value)[1], call.masks.context_size
     there = tf.ones((entries, length), tf.bool) if keys is None else tf.cast(keys, tf.bool)
-    found = {
+    tensors = {
         "output": tf.cast(call.output, tf.float32),
         "value": tf.cast(call.value, tf.float32)[:, context:],
         "keys": tf.broadcast_to(there, (entries, length))[:, context:],
@@ -198,14 +202,14 @@ def _tensors(call: HeadsCall) -> dict[str, tf.Tensor]:
     if call.weights is not None:
         weights = tf.cast(dense_weights(call.weights, queries, length), tf.float32)
         shape = (entries, tf.shape(weights)[1], queries, length)
-        found["weights"] = tf.broadcast_to(weights, shape)[..., context:]
-    return found
+        tensors["weights"] = tf.broadcast_to(weights, shape)[..., context:]
+    return tensors
 
 
 def _normalised(weights: Floats, keys: Bools) -> Floats:
-    found = np.abs(weights) * keys[:, None, None]
-    total = found.sum(axis=-1, keepdims=True)
-    return np.divide(found, total, out=np.zeros_like(found), where=total > 0)
+    sizes = np.abs(weights) * keys[:, None, None]
+    total = sizes.sum(axis=-1, keepdims=True)
+    return np.divide(sizes, total, out=np.zeros_like(sizes), where=total > 0)
 
 
 def _frequencies(schema: Schema, chunk: Chunk) -> Iterator[tuple[str, NDArray[np.int64]]]:

@@ -57,11 +57,11 @@ class HeadLikeness:
     def redundancy(self) -> Redundancy:
         """The likeness of each pair of heads."""
         vectors = np.concatenate(self._vectors)[:QUERIES].astype(np.float64)
-        found = {
+        losses = {
             name: np.sum([part for part, _ in parts], axis=0) / max(sum(n for _, n in parts), 1)
             for name, parts in self._sums.items()
         }
-        return Redundancy(cka(np.moveaxis(vectors, 1, 0)), **{"weights": None, **found})
+        return Redundancy(cka(np.moveaxis(vectors, 1, 0)), **{"weights": None, **losses})
 
 
 def _cosines(vectors: Floats) -> tuple[Floats, int]:
@@ -103,14 +103,14 @@ def cka(outputs: Floats) -> Floats:
     return np.divide(hsic, scale, out=np.zeros_like(hsic), where=scale > 0)
 
 
-def most_alike(found: Redundancy, head: int) -> tuple[int, float] | None:
+def most_alike(redundancy: Redundancy, head: int) -> tuple[int, float] | None:
     """The other head whose outputs are the most alike, and the CKA.
 
     None for a single head, and where the rows are too few for a CKA.
     """
-    known = np.flatnonzero(~np.isnan(found.cka[head]))
+    known = np.flatnonzero(~np.isnan(redundancy.cka[head]))
     others = [int(other) for other in known if other != head]
     if not others:
         return None
-    other = max(others, key=lambda each: found.cka[head, each])
-    return other, float(found.cka[head, other])
+    other = max(others, key=lambda each: redundancy.cka[head, each])
+    return other, float(redundancy.cka[head, other])

@@ -100,27 +100,27 @@ class Measure:
             sums[PROPAGATED] = whole - total, whole
         methods[CHEFER] = chefer(self._model, units, attended)
         methods[ATTENTION] = self._attention(units, attended)
-        found = {}
+        results = {}
         for kind, each in units.by_kind().items():
             by_method = {name: of[kind] for name, of in methods.items() if kind in of}
-            found[kind] = self._measured(self._logits, whole, each, by_method)
+            results[kind] = self._measured(self._logits, whole, each, by_method)
         heads = HeadUnits.of(self._model.schema, inputs, attended)
         if heads is not None:
             by_method = self._of_heads(units, attended)
-            found[HEADS] = self._measured(self._head_logits, whole, heads, by_method)
-        return found, {n: np.abs(np.stack(both, -1)).sum(axis=1) for n, both in sums.items()}
+            results[HEADS] = self._measured(self._head_logits, whole, heads, by_method)
+        return results, {n: np.abs(np.stack(both, -1)).sum(axis=1) for n, both in sums.items()}
 
     def _of_heads(self, units: AllUnits, attended: list[PlaceGradients]) -> dict[str, Floats]:
         """The relevances of the heads of all places, side by side."""
         places, rows = several(attended), len(units.fields.there)
-        found = {
+        relevances = {
             GRADIENT: side_by_side([one.heads for one in places], rows),
             SIZES: side_by_side([one.sizes for one in places], rows),
         }
         if self._propagated_heads is not None:
             places = several(self._propagated_heads(units))
-            found[PROPAGATED] = side_by_side([one.heads for one in places], rows)
-        return found
+            relevances[PROPAGATED] = side_by_side([one.heads for one in places], rows)
+        return relevances
 
     def _measured(
         self, logits: Logits, whole: Floats, units: Units, by_method: dict[str, Floats]
@@ -145,13 +145,15 @@ class Measure:
         """The weights of the events, those of `explain`, and of the fields, for every task."""
         inputs = {name: tf.convert_to_tensor(v) for name, v in units.fields.inputs.items()}
         _, explained = self._model.explain(inputs)
-        found = {
+        relevances = {
             of_events(name): events.by_event(weights[:, 0].numpy())
             for name, events in units.events.items()
             if (weights := explained.get(f"attention/{name}")) is not None
         }
         of_fields = field_attention(self._model, units, attended)
         if of_fields is not None:
-            found[FIELDS] = of_fields
+            relevances[FIELDS] = of_fields
         tasks = len(self._model.schema.tasks)
-        return {kind: np.broadcast_to(each, (tasks, *each.shape)) for kind, each in found.items()}
+        return {
+            kind: np.broadcast_to(each, (tasks, *each.shape)) for kind, each in relevances.items()
+        }

@@ -46,12 +46,12 @@ class WithoutHeads:
         masks = [np.ones(count, "float32") for count in self._heads.values()]
         for mask, place in zip(masks, self._heads, strict=True):
             mask[list(removed.get(place, ()))] = 0
-        found = []
+        outputs = []
         for blocks in self._batches:
             scores = self._compiled(block_tensors(blocks), masks)
             there = blocks[CANDIDATE_MASK]
-            found.append({task: score.numpy()[there] for task, score in scores.items()})
-        return {task: np.concatenate([each[task] for each in found]) for task in found[0]}
+            outputs.append({task: score.numpy()[there] for task, score in scores.items()})
+        return {task: np.concatenate([each[task] for each in outputs]) for task in outputs[0]}
 
     def _probabilities(
         self, blocks: Mapping[str, tf.Tensor], masks: Sequence[tf.Tensor]

@@ -41,17 +41,17 @@ class Influences:
     @classmethod
     def of(cls, task: str, metric: str, runs: Sequence[BoardRun]) -> Influences:
         """Those of a task; of a metric without an interval there are none."""
-        found: dict[str, dict[int, Influence]] = defaultdict(dict)
+        by_model: dict[str, dict[int, Influence]] = defaultdict(dict)
         rows: dict[str, dict[int, str]] = defaultdict(dict)
         for run in runs:
             name = run.model.name
             compared = TaskComparison(task, [Side({name: run.evaluation})])
             influences = compared.by_run[name]
             if metric in influences:
-                found[name][run.seed] = influences[metric]
+                by_model[name][run.seed] = influences[metric]
             arrays = compared.labels, compared.clusters
             rows[name][run.seed] = sha256(b"".join(map(np.ndarray.tobytes, arrays))).hexdigest()
-        return cls(found, rows)
+        return cls(by_model, rows)
 
     def interval(self, model: str) -> list[float] | None:
         """The ends of the 95 % interval of a model's mean over the seeds."""
@@ -59,8 +59,8 @@ class Influences:
         if not parts:
             return None
         if self._same_rows(model):
-            found = interval_of(*mean_of(parts))
-            return [found.low, found.high]
+            pooled = interval_of(*mean_of(parts))
+            return [pooled.low, pooled.high]
         return _independent([interval_of(*part) for part in parts])[1:]
 
     def difference(self, model: str, reference: str | None) -> list[float] | None:
@@ -88,8 +88,8 @@ class Influences:
         of_seeds = _margin([part.value for part in parts])
         if self._same_rows(model):
             pair = [mean_of([of[seed] for seed in seeds]) for of in (ours, theirs)]
-            found = difference(*pair)
-            margin = math.hypot((found.high - found.low) / 2, of_seeds)
+            paired = difference(*pair)
+            margin = math.hypot((paired.high - paired.low) / 2, of_seeds)
         else:  # differences of seeds hold the chance of their rows too
             _, low, high = _independent(parts)
             margin = max((high - low) / 2, of_seeds)

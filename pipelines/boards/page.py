@@ -24,7 +24,7 @@ _STYLES = {REPRODUCED: "green", BETTER: "green", WORSE: "red"}
 def columns(lines: Sequence[Line]) -> dict[str, list[str]]:
     """The cells by the heading of their column; columns that say nothing are left out."""
     several = len({line.task for line in lines}) > 1
-    found = {
+    by_head = {
         "model": [line.model for line in lines],
         "task": [line.task for line in lines] if several else [],
         "published": [decimal(line.published) for line in lines],
@@ -38,7 +38,7 @@ def columns(lines: Sequence[Line]) -> dict[str, list[str]]:
         "weights": [count(line.weights) for line in lines],
         "commit": [", ".join(line.commits) for line in lines],
     }
-    return {name: cells for name, cells in found.items() if set(cells) - {ABSENT, ""}}
+    return {name: cells for name, cells in by_head.items() if set(cells) - {ABSENT, ""}}
 
 
 def print_board(console: Console, loaded: LoadedBoard, lines: Sequence[Line]) -> None:
@@ -64,8 +64,8 @@ def print_board(console: Console, loaded: LoadedBoard, lines: Sequence[Line]) ->
 def _measured(loaded: LoadedBoard) -> str:
     """The metric, and the model that the others are compared with."""
     board = loaded.board
-    found = dict.fromkeys(filter(None, map(board.reference_of, board.models)))
-    return "; reference: ".join(filter(None, [board.metric, ", ".join(found)]))
+    references = dict.fromkeys(filter(None, map(board.reference_of, board.models)))
+    return "; reference: ".join(filter(None, [board.metric, ", ".join(references)]))
 
 
 def _width(name: str, cells: Sequence[str]) -> int:

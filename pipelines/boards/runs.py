@@ -131,11 +131,11 @@ def run_board(
             except PipelineError:
                 console.print()
                 raise
-            found = each.result()
-            console.print(escape(_shown(loaded, found)))
-            for sentence in found.warnings:
+            result = each.result()
+            console.print(escape(_shown(loaded, result)))
+            for sentence in result.warnings:
                 console.print(f"  [yellow]{escape(sentence)}[/]", soft_wrap=True)
-            yield found
+            yield result
 
 
 def _check_model(loaded: LoadedBoard, model: BoardModel) -> None:

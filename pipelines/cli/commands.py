@@ -291,8 +291,8 @@ def skew(
         from pipelines.prediction_log.skew import SkewOptions, has_failed
 
         other = None if reference == "train" else reference
-        found = steps.skew(SkewOptions(log=log, reference=other, **options))
-        if fail_on_shift and has_failed(found):
+        result = steps.skew(SkewOptions(log=log, reference=other, **options))
+        if fail_on_shift and has_failed(result):
             raise SystemExit(SHIFTED)
 
 

@@ -76,10 +76,10 @@ def _ask(steps: Steps, requests: list[pa.Table]) -> Scores:
                 candidates = [
                     {n: v for n, v in row.items() if sides[n] == "candidate"} for row in rows
                 ]
-                found = answer(client, RankDocument(context, candidates))
+                response = answer(client, RankDocument(context, candidates))
                 if not answers:
-                    steps.console.print(found.table())
-                answers.append(dict(found.scores))
+                    steps.console.print(response.table())
+                answers.append(dict(response.scores))
     finally:
         server.stop()
     return {task: np.concatenate([a[task] for a in answers]) for task in answers[0]}

@@ -70,11 +70,11 @@ def without_nan(value: Any) -> Any:
 
 def versions() -> dict[str, str]:
     """Versions of the packages that influence a result."""
-    found = {}
+    numbers = {}
     for package in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[package] = importlib.metadata.version(package)
-    return found
+            numbers[package] = importlib.metadata.version(package)
+    return numbers
 
 
 @functools.cache
@@ -87,8 +87,8 @@ def commit() -> str | None:
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
         # An environment inside the clone of another project has no commit of its own.
         for command in (["ls-files", "--error-unmatch", __file__], ["describe", *_DESCRIBED]):
-            found = subprocess.run([*git, *command], capture_output=True, text=True, check=True)
-        return found.stdout.strip()
+            process = subprocess.run([*git, *command], capture_output=True, text=True, check=True)
+        return process.stdout.strip()
     return None
 
 

@@ -76,17 +76,17 @@ def compare_feature(
             np.concatenate([missing[1], bins.served]),
             units,
         )
-    found = {"kind": feature.kind, "side": feature.side, **bins.distance()}
-    found["missing"] = _both(present, lambda part: _share(part, 0))
+    entry = {"kind": feature.kind, "side": feature.side, **bins.distance()}
+    entry["missing"] = _both(present, lambda part: _share(part, 0))
     knows = isinstance(getattr(_owner(fitted, feature), "transform", None), Vocabulary)
-    found["unknown"] = _both(values, lambda part: _share(part, UNKNOWN_BIN)) if knows else None
-    found["quantiles"] = _both(numbers, _quantiles) if numbers[0].total else None
-    found["lengths"] = None
+    entry["unknown"] = _both(values, lambda part: _share(part, UNKNOWN_BIN)) if knows else None
+    entry["quantiles"] = _both(numbers, _quantiles) if numbers[0].total else None
+    entry["lengths"] = None
     if listed:
         distance = _number_bins(lengths, units, whole=True).distance()
-        found["lengths"] = {**distance, **_both(lengths, lambda part: _quantiles(part, True))}
-        found["status"] = min(found["status"], distance["status"], key=_ORDER.index)
-    return found
+        entry["lengths"] = {**distance, **_both(lengths, lambda part: _quantiles(part, True))}
+        entry["status"] = min(entry["status"], distance["status"], key=_ORDER.index)
+    return entry
 
 
 def compare_task(
@@ -94,7 +94,7 @@ def compare_task(
 ) -> dict[str, Any]:
     """A task's scores against those of the evaluation, or against the label rate alone."""
     scores = served.get(f"task/{name}/scores", NOTHING)
-    found: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "rows": scores.total,
         "mean": {"reference": _mean(reference), "served": _mean(scores)},
         "label_rate": label_rate,
@@ -102,8 +102,8 @@ def compare_task(
     }
     if reference.total and scores.total:
         bins = _number_bins((reference, scores), (reference.total, scores.total))
-        return {**found, **bins.distance()}
-    return {**found, "psi": None, "chance": None, "js": None, "status": None, "bins": []}
+        return {**entry, **bins.distance()}
+    return {**entry, "psi": None, "chance": None, "js": None, "status": None, "bins": []}
 
 
 def label_rate(reference: Statistics, task: str) -> float | None:
@@ -173,8 +173,8 @@ def _both(parts: tuple[Counts, ...], show: Any) -> dict[str, Any]:
 
 def flagged(features: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Names of the shifted features or tasks, the largest shift first."""
-    found = [name for name, part in features.items() if part["status"] == "shifted"]
-    return sorted(found, key=lambda name: -_largest(features[name]))
+    shifted = [name for name, part in features.items() if part["status"] == "shifted"]
+    return sorted(shifted, key=lambda name: -_largest(features[name]))
 
 
 def _largest(part: Mapping[str, Any]) -> float:

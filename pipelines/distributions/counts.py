@@ -25,8 +25,8 @@ class Counts:
     @classmethod
     def of(cls, keys: np.ndarray) -> Counts:
         """Counts integers."""
-        found, counts = np.unique(np.asarray(keys, "int64"), return_counts=True)
-        return cls(found, counts)
+        distinct, counts = np.unique(np.asarray(keys, "int64"), return_counts=True)
+        return cls(distinct, counts)
 
     def merged(self, other: Counts) -> Counts:
         """The sum of two counts."""

@@ -43,13 +43,13 @@ def feature_drift(
 
     Source: as Evidently chooses by size, https://docs.evidentlyai.com.
     """
-    found = [_drift(fitted, feature, train, other) for feature in fitted.schema.features]
-    found.sort(key=lambda entry: (not entry["drifted"], -entry["distance"]))
-    pictured = [entry["feature"] for entry in found if entry["drifted"]][:_PICTURED]
-    for entry in found:
+    entries = [_drift(fitted, feature, train, other) for feature in fitted.schema.features]
+    entries.sort(key=lambda entry: (not entry["drifted"], -entry["distance"]))
+    pictured = [entry["feature"] for entry in entries if entry["drifted"]][:_PICTURED]
+    for entry in entries:
         if entry["feature"] not in pictured:
             del entry["bins"]
-    return found
+    return entries
 
 
 def _drift(
@@ -59,7 +59,7 @@ def _drift(
     parts = compare_feature(fitted, feature, train, other)
     units = tuple(side.get(f"{prefix}present", NOTHING).total for side in (train, other))
     compared = [part for part in (parts, parts["lengths"]) if part]
-    found = {
+    entry = {
         "feature": feature.name,
         "kind": feature.kind,
         "side": feature.side,
@@ -78,15 +78,15 @@ def _drift(
         numbers = [side.get(f"{prefix}numbers", NOTHING) for side in (train, other)]
         ids = f"{prefix}values" in train or f"{prefix}values" in other
         if ids or not numbers[0].total:
-            found["test"], p = "chi-squared", _of_bins(parts["bins"], units)
+            entry["test"], p = "chi-squared", _of_bins(parts["bins"], units)
         else:
-            found["test"] = "Kolmogorov-Smirnov"
+            entry["test"] = "Kolmogorov-Smirnov"
             p = kolmogorov_smirnov(*map(_with_missing, numbers, units))
         if parts["lengths"]:
             lengths = (side.get(f"{prefix}lengths", NOTHING) for side in (train, other))
             p = min(1.0, 2 * min(p, kolmogorov_smirnov(*lengths)))
-        found["p"], drifted = p, p < LEVEL
-    return {**found, "drifted": drifted, "bins": _shown(parts)}
+        entry["p"], drifted = p, p < LEVEL
+    return {**entry, "drifted": drifted, "bins": _shown(parts)}
 
 
 def _of_bins(bins: list[dict[str, Any]], units: tuple[int, ...]) -> float:

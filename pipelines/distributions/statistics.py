@@ -49,13 +49,13 @@ def merge(first: Statistics, second: Statistics) -> dict[str, Counts]:
 def of_features(fitted: FittedFeatures, table: pa.Table, side: Side) -> dict[str, Counts]:
     """Statistics of one side's features; each row counts once."""
     inputs = fitted.apply(table, side)
-    found: dict[str, Counts] = {}
+    statistics: dict[str, Counts] = {}
     for feature in fitted.schema.features:
         if feature.side == side:
             prefix = f"feature/{feature.name}"
             parts = _of_feature(fitted, feature, table, inputs[feature.name])
-            found.update({f"{prefix}/{part}": counts for part, counts in parts.items()})
-    return found
+            statistics.update({f"{prefix}/{part}": counts for part, counts in parts.items()})
+    return statistics
 
 
 def of_scores(scores: Mapping[str, np.ndarray]) -> dict[str, Counts]:
@@ -84,13 +84,13 @@ def _of_feature(
     known = ids != UNKNOWN_ID
     bins = np.full(len(ids), UNKNOWN_BIN)
     bins[known] = value_bins(fitted, feature, ids[known])
-    found = {"values": Counts.of(bins)}
+    counts = {"values": Counts.of(bins)}
     if is_listed(feature):
         lengths = present.sum(axis=1)
-        return {**found, "lengths": Counts.of(lengths), "present": Counts.of(lengths > 0)}
+        return {**counts, "lengths": Counts.of(lengths), "present": Counts.of(lengths > 0)}
     if isinstance(feature, Categorical) and feature.dtype == "float32":
-        found |= _of_numbers(feature, table)
-    return {**found, "present": Counts.of(present)}
+        counts |= _of_numbers(feature, table)
+    return {**counts, "present": Counts.of(present)}
 
 
 def _of_numbers(feature: Feature, table: pa.Table) -> dict[str, Counts]:

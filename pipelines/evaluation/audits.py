@@ -58,12 +58,12 @@ class Audits:
 
     def of_tasks(self) -> ByTask:
         """Importance and relevance of features and events, by task."""
-        found: ByTask = {task: {} for task in self.labels}
+        by_task: ByTask = {task: {} for task in self.labels}
         for task, entries in self._importance().items():
-            found[task]["importance"] = entries
+            by_task[task]["importance"] = entries
         for task, entry in self._relevance().items():
-            found[task]["relevance"] = entry
-        return found
+            by_task[task]["relevance"] = entry
+        return by_task
 
     def attention(self) -> dict[str, Any] | None:
         """What heads attend and do, how features interact, and which experts tasks use."""
@@ -77,22 +77,22 @@ class Audits:
         untrained = type(self.model).from_config(self.model.get_config())
         try:
             advance = self.progress.start("attention", None)
-            found = audit_attention(self.model, untrained, chunk, labels, clusters, advance)
+            audit = audit_attention(self.model, untrained, chunk, labels, clusters, advance)
         finally:
             self.progress.stop()
-        gates = found.pop("gates")
-        if not found["places"] and not gates:
+        gates = audit.pop("gates")
+        if not audit["places"] and not gates:
             return None
         codes = cluster_codes(clusters, np.zeros(len(clusters)))
         pairs = self._pairs(table, codes)
-        for place in found["places"]:
+        for place in audit["places"]:
             if "map" in place:
                 shares = np.array(place["map"], float)
                 place["agreement"] = agreement_with_map(pairs, place["fields"], shares)
         return {
-            **found,
+            **audit,
             "pairs": [pair.entry for pair in pairs],
-            "experts": self._experts(gates, codes, kept, found["places"]) if gates else None,
+            "experts": self._experts(gates, codes, kept, audit["places"]) if gates else None,
         }
 
     def _experts(

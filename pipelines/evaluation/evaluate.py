@@ -152,7 +152,7 @@ def _task_metrics(
     options = experiment.evaluation
     ceiling, probabilities = options.ceiling.get(task.name), task.has_probabilities
     try:
-        found = task_metrics(
+        metrics = task_metrics(
             label,
             score,
             groups=rows.groups,
@@ -163,8 +163,10 @@ def _task_metrics(
             ceiling=None if ceiling is None else rows.numbers(ceiling),
             baselines={n: rows.numbers(c) for n, c in options.baselines.items()},
         )
-        found["own"] = own_metrics(options.own_metrics, label, score, rows.requests, probabilities)
-        found["segments"] = segment_metrics(rows.cuts, label, score, rows.clusters, probabilities)
+        metrics["own"] = own_metrics(
+            options.own_metrics, label, score, rows.requests, probabilities
+        )
+        metrics["segments"] = segment_metrics(rows.cuts, label, score, rows.clusters, probabilities)
     except ValueError as error:
         raise PipelineError(
             f"Task {task.name!r} cannot be evaluated: {error}. Check the columns that `evaluation` "
@@ -172,8 +174,8 @@ def _task_metrics(
         ) from None
     if rows.searched and probabilities:
         of = (rows.searched, label, score, rows.clusters)
-        found["slices"] = worst_slices(*of, experiment.seed)
-    return found
+        metrics["slices"] = worst_slices(*of, experiment.seed)
+    return metrics
 
 
 def _check_scores(task: str, scores: np.ndarray) -> None:

@@ -44,7 +44,7 @@ def other_evaluations(gates: Sequence[GateOptions], run: Path) -> dict[str, str]
     Raises:
         PipelineError: A run is not evaluated, or is this one.
     """
-    found = {}
+    fingerprints = {}
     for index, gate in enumerate(gates):
         if gate.against is None:
             continue
@@ -56,8 +56,8 @@ def other_evaluations(gates: Sequence[GateOptions], run: Path) -> dict[str, str]
                 f"`{key}`: {gate.against} is not the folder of an evaluated run: {manifest} does "
                 "not exist. Name such a run, or evaluate it first."
             )
-        found[key] = read_json(manifest)["fingerprint"]
-    return found
+        fingerprints[key] = read_json(manifest)["fingerprint"]
+    return fingerprints
 
 
 def decide(gates: Sequence[GateOptions], evaluation: Evaluation) -> list[dict[str, Any]]:
@@ -101,23 +101,23 @@ def check_passed(gates: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _decided(gate: GateOptions, evaluation: Evaluation, key: str) -> dict[str, Any]:
-    found = task = evaluation.metrics["tasks"][gate.task]
+    metrics = task = evaluation.metrics["tasks"][gate.task]
     if gate.segment is not None:
         named = {segment["name"]: segment for segment in task["segments"]}
-        found = named.get(gate.segment, {"rows": 0})
+        metrics = named.get(gate.segment, {"rows": 0})
     if gate.against is None:
-        every = {**found.get("own", {}), **found.get("at_k", {}), **found}
-        value, interval = every.get(gate.metric), found.get("intervals", {}).get(gate.metric)
+        every = {**metrics.get("own", {}), **metrics.get("at_k", {}), **metrics}
+        value, interval = every.get(gate.metric), metrics.get("intervals", {}).get(gate.metric)
     else:
         value, interval = _difference(gate, gate.against, evaluation, key)
     ends = interval
     if gate.by == "value":
         ends = None if value is None else [value, value]
-    if found["rows"] < gate.rows:
+    if metrics["rows"] < gate.rows:
         result = UNDECIDED
     else:
         result = PASSED if ends is not None and _holds(gate, *ends) else FAILED
-    counted = {"value": value, "interval": interval, "counted": found["rows"]}
+    counted = {"value": value, "interval": interval, "counted": metrics["rows"]}
     return {**gate.model_dump(mode="json"), **counted, "result": result}
 
 
@@ -136,10 +136,12 @@ def _difference(
     sides = [Side({name: each}) for name, each in both.items()]
     compared = TaskComparison(gate.task, sides)
     if gate.segment is None:
-        found = compared.differences(*sides).get(gate.metric)
+        difference = compared.differences(*sides).get(gate.metric)
     else:
-        found = compared.within(gate.segment, *sides)[gate.metric]
-    return (None, None) if found is None else (found["difference"], found["interval"])
+        difference = compared.within(gate.segment, *sides)[gate.metric]
+    return (
+        (None, None) if difference is None else (difference["difference"], difference["interval"])
+    )
 
 
 def _holds(gate: GateOptions, low: float, high: float) -> bool:

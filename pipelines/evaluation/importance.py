@@ -60,7 +60,7 @@ def permutation_importance(
     rng = np.random.default_rng(seed)
     starts = request_starts(table, request)
     whole = score(table)
-    found: dict[str, list[dict[str, Any]]] = {task: [] for task in labels}
+    importance: dict[str, list[dict[str, Any]]] = {task: [] for task in labels}
     probabilities = {task.name: task.has_probabilities for task in schema.tasks}
     for name, columns, of_request in units(schema):
         changed = score(permuted(table, columns, starts, of_request, rng))
@@ -70,10 +70,10 @@ def permutation_importance(
             arrays = (label, whole[task], changed[task], clusters)
             entry = {"feature": name, "columns": list(columns)}
             changes = _changes(probabilities[task], *(array[known] for array in arrays))
-            found[task].append(entry | changes)
-    for entries in found.values():
+            importance[task].append(entry | changes)
+    for entries in importance.values():
         entries.sort(key=lambda entry: -entry["auc"][0] if entry["auc"] else 0.0)
-    return found
+    return importance
 
 
 class Unit(NamedTuple):
@@ -141,5 +141,5 @@ def _changes(
     return {"auc": _ends(auc), "logloss": loss}
 
 
-def _ends(found: Difference) -> list[float]:
-    return [found.value, found.low, found.high]
+def _ends(interval: Difference) -> list[float]:
+    return [interval.value, interval.low, interval.high]

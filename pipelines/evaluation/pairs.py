@@ -89,7 +89,7 @@ def pair_interactions(
     def moved(each: Unit) -> float:
         return max(float(np.square(whole[task] - alone[each][task]).mean()) for task in whole)
 
-    found = []
+    interactions = []
     for pair in itertools.combinations(sorted(alone, key=moved, reverse=True)[:MOST], 2):
         both, (first, second) = logits(*pair), (alone[each] for each in pair)
         strength = {
@@ -100,8 +100,10 @@ def pair_interactions(
             )
             for task in whole
         }
-        found.append(Pair((pair[0].name, pair[1].name), strength))
-    return sorted(found, key=lambda pair: -max(each.value for each in pair.strength.values()))
+        interactions.append(Pair((pair[0].name, pair[1].name), strength))
+    return sorted(
+        interactions, key=lambda pair: -max(each.value for each in pair.strength.values())
+    )
 
 
 def agreement_with_map(
@@ -126,12 +128,12 @@ def agreement_with_map(
     attended = [
         between[np.ix_(*(owners == name for name in pair.features))].mean() for pair in known
     ]
-    found = {}
+    correlations = {}
     for task in known[0].strength:
         strengths = np.array([pair.strength[task].value for pair in known])
         value = float(rank_correlation(np.array(attended), strengths))
-        found[task] = None if np.isnan(value) else value
-    return found
+        correlations[task] = None if np.isnan(value) else value
+    return correlations
 
 
 def number_of_passes(schema: Schema) -> int:

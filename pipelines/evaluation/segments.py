@@ -187,31 +187,35 @@ def worst_slices(
     """
     known = ~np.isnan(labels)
     columns = [cut.codes[known] for cut in cuts]
-    found = search(labels[known], scores[known], clusters[known], columns, seed)
+    result = search(labels[known], scores[known], clusters[known], columns, seed)
     return {
         "columns": [cut.columns[0] for cut in cuts],
-        "searched": found.searched,
-        "tested": found.tested,
-        "reported": [_named(cuts, each) for each in found.reported],
+        "searched": result.searched,
+        "tested": result.tested,
+        "reported": [_named(cuts, each) for each in result.reported],
     }
 
 
-def _named(cuts: Sequence[Cut], found: Slice) -> dict[str, Any]:
+def _named(cuts: Sequence[Cut], entry: Slice) -> dict[str, Any]:
     """A slice with the names of its values, like those of a segment."""
-    pairs = [(cuts[place], value) for place, value in zip(found.columns, found.values, strict=True)]
+    pairs = [(cuts[place], value) for place, value in zip(entry.columns, entry.values, strict=True)]
     return {
         "columns": [cut.columns[0] for cut, _ in pairs],
         "name": ", ".join(cut.names[value] for cut, value in pairs),
         "range": ", ".join(filter(None, (cut.ranges[value] for cut, value in pairs))),
-        "rows": found.rows,
-        "positives": found.positives,
-        "found": _effect(found.found),
-        "confirmed": {**_effect(found.confirmed), "p": found.confirmed.p},
-        "p_adjusted": found.adjusted,
-        "calibration": found.calibration,
+        "rows": entry.rows,
+        "positives": entry.positives,
+        "found": _effect(entry.found),
+        "confirmed": {**_effect(entry.confirmed), "p": entry.confirmed.p},
+        "p_adjusted": entry.adjusted,
+        "calibration": entry.calibration,
     }
 
 
-def _effect(found: Difference) -> dict[str, Any]:
-    ends = [found.low, found.high]
-    return {"excess_logloss_difference": found.value, "interval": ends, "clusters": found.clusters}
+def _effect(difference: Difference) -> dict[str, Any]:
+    ends = [difference.low, difference.high]
+    return {
+        "excess_logloss_difference": difference.value,
+        "interval": ends,
+        "clusters": difference.clusters,
+    }

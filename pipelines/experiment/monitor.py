@@ -58,8 +58,8 @@ class Monitor:
     @property
     def places(self) -> int:
         """k of the metrics at k in validation."""
-        found = [_AT_K.fullmatch(metric) for metric in self.metrics.values()]
-        return next((int(match[2]) for match in found if match), PLACES)
+        matches = [_AT_K.fullmatch(metric) for metric in self.metrics.values()]
+        return next((int(match[2]) for match in matches if match), PLACES)
 
     @property
     def ranked(self) -> list[str]:
@@ -68,8 +68,8 @@ class Monitor:
 
     def value(self, metrics: Mapping[str, Any]) -> float:
         """The monitored number, from the metrics of an epoch."""
-        found = [metrics[f"val_{task}_{metric}"] for task, metric in self.metrics.items()]
-        return float(sum(found) / len(found))
+        values = [metrics[f"val_{task}_{metric}"] for task, metric in self.metrics.items()]
+        return float(sum(values) / len(values))
 
     def __str__(self) -> str:
         """As for a reader: `AUC of click`, `mean NDCG@10`."""

@@ -103,13 +103,13 @@ def explain(
 def _with_name(text: str, values: Mapping[str, Any]) -> str:
     """The sentence with the names of tables in lists: "`features[4].share` of 'price' ..."."""
 
-    def named(found: re.Match[str]) -> str:
+    def named(match: re.Match[str]) -> str:
         tables: Any = values
-        for key in found[1].split("."):
+        for key in match[1].split("."):
             tables = tables.get(key) if isinstance(tables, Mapping) else None
-        table = tables[int(found[2])] if isinstance(tables, list) else None
+        table = tables[int(match[2])] if isinstance(tables, list) else None
         name = table.get("name") if isinstance(table, dict) else None
-        return f"{found[0]} of {name!r}" if name else found[0]
+        return f"{match[0]} of {name!r}" if name else match[0]
 
     return re.sub(r"`([\w.]+)\[(\d+)\][^`]*`", named, text)
 

@@ -61,7 +61,7 @@ def export(
     write_warmup(folder, warmup_logs(schema, name, requests[: options.warmup_requests], signatures))
     if aggregates is not None:
         shutil.copytree(aggregates, folder / WARMUP_FILE.parent / aggregates.name)
-    described = {key: _describe(schema, key, found) for key, found in signatures.items()}
+    described = {key: _describe(schema, key, function) for key, function in signatures.items()}
     described |= {key: _describe_view(view, described[view.of]) for key, view in added.items()}
     return {
         "format": 1,

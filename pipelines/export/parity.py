@@ -132,13 +132,13 @@ def check_parity(
     numbers = np.repeat(np.arange(len(requests)), [table.num_rows for table in requests])
     scorer = Scorer(model)
     expected = scorer.score_table(rows.append_column(_REQUEST, pa.array(numbers)), fitted, _REQUEST)
-    found = [
+    results = [
         *_exported(loaded, fitted.raw_schema, requests),
         scorer.score_table(rows, fitted, None),
     ]
     worst = 0.0
     for task, scores in expected.items():
-        for result in (result for result in found if task in result):
+        for result in (result for result in results if task in result):
             difference = np.abs(result[task] - scores)
             if not np.all(difference <= tolerance):
                 row = int(np.argmax(np.where(np.isnan(difference), np.inf, difference)))
@@ -155,7 +155,7 @@ def check_parity(
 def _exported(loaded: Any, schema: Schema, requests: list[pa.Table]) -> list[Scores]:
     """Scores of all rows from each signature."""
     together = pa.concat_tables(requests)
-    found = [
+    results = [
         _call(loaded, ROWS_SIGNATURE, raw_rows(schema, together)),
         *_by_method(schema, _call(loaded, EXAMPLES_SIGNATURE, example_rows(schema, together))),
     ]
@@ -165,9 +165,9 @@ def _exported(loaded: Any, schema: Schema, requests: list[pa.Table]) -> list[Sco
             _call(loaded, EXAMPLES_SIGNATURE + WITH_CONTEXT, example_request(schema, table))
             for table in requests
         ]
-        found.append(concatenated([{t: p[0] for t, p in part.items()} for part in ranked]))
-        found += _by_method(schema, concatenated(shared))
-    return found
+        results.append(concatenated([{t: p[0] for t, p in part.items()} for part in ranked]))
+        results += _by_method(schema, concatenated(shared))
+    return results
 
 
 def _by_method(schema: Schema, outputs: Scores) -> list[Scores]:

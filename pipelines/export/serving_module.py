@@ -50,15 +50,15 @@ class ServingModule(tf.Module):
     def signatures(self) -> dict[str, Any]:
         """Concrete functions by signature name."""
         rows = concrete(self._rows, self._raw_specs(per_request=False))
-        found = {ROWS_SIGNATURE: rows, EXAMPLES_SIGNATURE: self._examples(rows)}
+        functions = {ROWS_SIGNATURE: rows, EXAMPLES_SIGNATURE: self._examples(rows)}
         if ranks(self._schema):
             specs = self._raw_specs(per_request=True)
             rank = concrete(self._rank, specs)
-            found[RANK_SIGNATURE] = rank
-            found[EXAMPLES_SIGNATURE + WITH_CONTEXT] = self._examples_with_context(rank)
+            functions[RANK_SIGNATURE] = rank
+            functions[EXAMPLES_SIGNATURE + WITH_CONTEXT] = self._examples_with_context(rank)
             if self._explains:
-                found[EXPLAINED_SIGNATURE] = concrete(self._explained, specs)
-        return found
+                functions[EXPLAINED_SIGNATURE] = concrete(self._explained, specs)
+        return functions
 
     def _rows(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
         inputs = {

@@ -50,7 +50,7 @@ def views(schema: Schema) -> dict[str, View]:
     The first task also has the plain names. TensorFlow Serving's Classify and Regress take one
     input, so views with a separate context use Predict's method name.
     """
-    found: dict[str, View] = {}
+    by_name: dict[str, View] = {}
     for task in schema.tasks:
         outputs = {REGRESS_METHOD: {"outputs": task.name}}
         if task.kind == "binary":
@@ -60,11 +60,11 @@ def views(schema: Schema) -> dict[str, View]:
         for method, chosen in outputs.items():
             plain = method.rpartition("/")[2]
             for name in (f"{plain}_{task.name}", plain):
-                found.setdefault(name, View(EXAMPLES_SIGNATURE, method, chosen))
+                by_name.setdefault(name, View(EXAMPLES_SIGNATURE, method, chosen))
                 if ranks(schema):
                     shared = View(EXAMPLES_SIGNATURE + WITH_CONTEXT, PREDICT_METHOD, chosen)
-                    found.setdefault(name + WITH_CONTEXT, shared)
-    return found
+                    by_name.setdefault(name + WITH_CONTEXT, shared)
+    return by_name
 
 
 def classify_output(task: str, output: str) -> str:
@@ -96,7 +96,7 @@ def name_histories(folder: Path, schema: Schema) -> None:
     TensorFlow ignores the names. Servers and clients see in them which lists of a request must be
     equally long.
     """
-    histories = {s.name: name for name, found in schema.histories.items() for s in found}
+    histories = {s.name: name for name, sequences in schema.histories.items() for s in sequences}
     with _changed(folder) as graph:
         for definition in graph.signature_def.values():
             for name in definition.inputs.keys() & histories.keys():

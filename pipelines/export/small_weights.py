@@ -64,9 +64,9 @@ class _Kept(NamedTuple):
     scales: keras.Variable | None
 
     @classmethod
-    def by(cls, layer: Layer, name: str, found: Numbers) -> _Kept:
-        scales = None if found.scales is None else _add(layer, f"{name}_scales", found.scales)
-        return cls(_add(layer, name, found.numbers), scales)
+    def by(cls, layer: Layer, name: str, weight: Numbers) -> _Kept:
+        scales = None if weight.scales is None else _add(layer, f"{name}_scales", weight.scales)
+        return cls(_add(layer, name, weight.numbers), scales)
 
     def rows(self, ids: Tensor) -> Tensor:
         rows = ops.cast(rows_at(self.numbers, ids), "float32")
@@ -93,8 +93,8 @@ class SmallEmbedding(FeatureEmbedding):
                 weight.assign(self._values.pop(weight.name))
 
     def add_table(self, table: Table) -> Any:
-        found = Numbers.of(self._values.pop(table.name), self._storage, axis=-1)
-        return _Kept.by(self, f"{self._storage}_{table.name}", found)
+        numbers = Numbers.of(self._values.pop(table.name), self._storage, axis=-1)
+        return _Kept.by(self, f"{self._storage}_{table.name}", numbers)
 
     def rows(self, table: Any, ids: Tensor) -> Tensor:
         return table.rows(ids)
@@ -123,8 +123,10 @@ class SmallTower(Layer):
         self.built = True
         for number, weight in enumerate(self._tower().weights):
             value = ops.convert_to_numpy(weight)
-            found = Numbers(value) if value.ndim < 2 else Numbers.of(value, self._storage, axis=-2)
-            self._kept.append(_Kept.by(self, f"{number}_{weight.name}", found))
+            numbers = (
+                Numbers(value) if value.ndim < 2 else Numbers.of(value, self._storage, axis=-2)
+            )
+            self._kept.append(_Kept.by(self, f"{number}_{weight.name}", numbers))
 
     def call(self, embedded: Mapping[str, Any], explain: bool = False) -> Any:
         tower = self._tower()

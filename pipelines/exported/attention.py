@@ -121,9 +121,9 @@ def _events(schema: Schema, history: str, raw: Raw) -> NDArray[np.intp]:
 
 
 def _padded(values: NDArray[Any], length: int) -> NDArray[Any]:
-    found = np.full(length, None, object)
-    found[: len(values)] = values
-    return found
+    padded = np.full(length, None, object)
+    padded[: len(values)] = values
+    return padded
 
 
 def _is_missing(value: Any, dtype: str) -> bool:

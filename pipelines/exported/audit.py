@@ -134,14 +134,14 @@ class _Audit:
         if not counts:
             raise PipelineError(f"{self.rows.source} has no rows.")
         groups = parts.pop("group", None)
-        found: dict[str, Any] = {name: np.concatenate(each) for name, each in parts.items()}
+        columns: dict[str, Any] = {name: np.concatenate(each) for name, each in parts.items()}
         if groups is not None:
             chunks = [chunk for column in groups for chunk in column.chunks]
-            found["group"] = pa.chunked_array(chunks).combine_chunks()
+            columns["group"] = pa.chunked_array(chunks).combine_chunks()
         if self.rows.request is None:
-            return {"request": np.arange(sum(counts)), **found}
+            return {"request": np.arange(sum(counts)), **columns}
         lengths = np.diff(request_starts(pa.concat_tables(ids), self.rows.request))
-        return {"request": np.repeat(np.arange(len(lengths)), lengths), **found}
+        return {"request": np.repeat(np.arange(len(lengths)), lengths), **columns}
 
     def _importance(
         self, requests: NDArray[Any], clusters: NDArray[Any], labels: dict[str, NDArray[Any]]

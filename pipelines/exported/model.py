@@ -74,5 +74,5 @@ class ExportedModel:
         """The explanations of the candidates of one request, and its raw input."""
         raw = raw_request(self.schema, table)
         call: Any = self._loaded.signatures[EXPLAINED_SIGNATURE]
-        found = call(**{name: tf.constant(values) for name, values in raw.items()})
-        return {name: values.numpy() for name, values in found.items()}, raw
+        outputs = call(**{name: tf.constant(values) for name, values in raw.items()})
+        return {name: values.numpy() for name, values in outputs.items()}, raw

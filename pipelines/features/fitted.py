@@ -88,14 +88,14 @@ class FittedFeatures:
     def _raw(self, kept: Ordered[Feature]) -> Schema:
         """A schema of raw columns, in which a sequence needs no other feature's table."""
         names = {feature.name for feature in kept}
-        found: list[Feature] = []
+        features: list[Feature] = []
         for feature in kept:
             if isinstance(feature, Sequence) and feature.shares not in {None, *names}:
                 owner = self.schema[feature.shares or ""]
                 transform = owner.transform if isinstance(owner, Categorical) else feature.transform
                 feature = replace(feature, shares=None, transform=transform)
-            found.append(feature)
-        return Schema(tuple(found), self.schema.tasks)
+            features.append(feature)
+        return Schema(tuple(features), self.schema.tasks)
 
     def joined(self, table: pa.Table) -> pa.Table:
         """Raw rows with the features of their items; columns of these names are replaced."""

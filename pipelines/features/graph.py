@@ -86,7 +86,7 @@ class FeatureGraph(tf.Module):
             `known/<history>`, of the same shape, is 1 for an event that the model sees and of which
             it knows a value, and 0 for one that is unknown to the vocabulary, missing or too old.
         """
-        found = dict(explanation)
+        outputs = dict(explanation)
         for name, ids in events.items():
             keys = [f"attention/{name}{kind}" for kind in ("", ".sessions")]
             keys = [key for key in keys if key in explanation]
@@ -96,7 +96,7 @@ class FeatureGraph(tf.Module):
                 weights = explanation[key]
                 place, seen = _places(ids, tf.shape(weights)[-1])
                 gathered = tf.gather(weights, tf.maximum(place, 0), axis=2, batch_dims=1)
-                found[key] = tf.where(seen[:, None], gathered, 0.0)
+                outputs[key] = tf.where(seen[:, None], gathered, 0.0)
             flat, _ = _aligned(ids)
             values = [
                 part
@@ -105,8 +105,8 @@ class FeatureGraph(tf.Module):
             ]
             knows = reduce(tf.logical_or, [part > UNKNOWN_ID for part in values])
             known = tf.cast(tf.logical_and(seen, knows), weights.dtype)
-            found[f"known/{name}"] = known[:, None] * tf.ones_like(gathered)
-        return found
+            outputs[f"known/{name}"] = known[:, None] * tf.ones_like(gathered)
+        return outputs
 
     def _transform(self, feature: Feature, raw: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return self.functions[self.schema.table_owner(feature.name)](raw[feature.name])

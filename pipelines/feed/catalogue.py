@@ -58,9 +58,9 @@ class Catalogue:
 
     def seen(self, context: pa.Table) -> np.ndarray:
         """Rows of the item table of each request's events `(B, events)`; `ABSENT` is padding."""
-        found = []
+        rows = []
         for history in self.histories:
             values, offsets = flatten_list(context[history.name].combine_chunks())
             # Row numbers from 1, as the padding is 0.
-            found.append(pad_last(self.items.rows(values) + 1, offsets, history.max_length) - 1)
-        return np.concatenate(found, axis=1) if found else np.full((len(context), 0), ABSENT)
+            rows.append(pad_last(self.items.rows(values) + 1, offsets, history.max_length) - 1)
+        return np.concatenate(rows, axis=1) if rows else np.full((len(context), 0), ABSENT)

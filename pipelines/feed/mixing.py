@@ -92,13 +92,13 @@ def shuffle_advice(feed: Feed, tasks: tuple[Task, ...]) -> list[str]:
     for task in tasks:
         mixing = Mixing.read(feed, task)
         labels = feed.batch_size * mixing.known.sum() / max(feed.counts.requests.sum(), 1)
-        found, enough = mixing.deviation(order, labels), order
-        if found < _SEEN:
+        deviation, enough = mixing.deviation(order, labels), order
+        if deviation < _SEEN:
             continue
         while enough.shuffle_rows < split.rows and mixing.deviation(enough, labels) >= _SEEN:
             enough = dataclasses.replace(enough, shuffle_rows=2 * enough.shuffle_rows)
         advice.append(
-            f"the batches' shares of {task.name} vary {found:.1f} times as much as by chance: the "
-            f"rows are sorted. Set `training.shuffle_rows` to {enough.shuffle_rows:,} or more"
+            f"the batches' shares of {task.name} vary {deviation:.1f} times as much as by chance: "
+            f"the rows are sorted. Set `training.shuffle_rows` to {enough.shuffle_rows:,} or more"
         )
     return advice

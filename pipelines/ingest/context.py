@@ -37,9 +37,9 @@ def check_context(
         if feature.side != "context" or not len(rows):
             continue
         column = table[feature.name].combine_chunks()
-        found = (_list_changes if is_listed(feature) else _changes)(column, rows)
-        if len(found):
-            raise _error(table, feature, request, where, int(found[0]), first_row)
+        changes = (_list_changes if is_listed(feature) else _changes)(column, rows)
+        if len(changes):
+            raise _error(table, feature, request, where, int(changes[0]), first_row)
 
 
 def _changes(column: pa.Array, rows: np.ndarray) -> np.ndarray:

@@ -76,8 +76,8 @@ def first_existing(folder: Path, names: Sequence[str]) -> Path:
     for name in names:
         if (folder / name).is_file():
             return folder / name
-    found = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
-    raise PipelineError(f"{folder}: expected {' or '.join(names)}, found {found}.")
+    files = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
+    raise PipelineError(f"{folder}: expected {' or '.join(names)}, found {files}.")
 
 
 def _header(source: Path | IO[bytes], delimiter: str) -> list[str]:

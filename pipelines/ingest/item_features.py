@@ -91,13 +91,13 @@ def check_key(options: ItemOptions, schema: Schema) -> None:
     Raises:
         ValueError: It does not.
     """
-    found = [f for f in schema.features if f.name == options.key]
+    features = [f for f in schema.features if f.name == options.key]
     if (
-        not found
-        or not isinstance(found[0], Categorical)
-        or found[0].side != "candidate"
-        or found[0].multivalued
-        or found[0].dtype == "float32"
+        not features
+        or not isinstance(features[0], Categorical)
+        or features[0].side != "candidate"
+        or features[0].multivalued
+        or features[0].dtype == "float32"
     ):
         raise ValueError(
             "`data.items.key` must name a categorical feature of the candidates that holds one "
@@ -166,11 +166,11 @@ def _joined(file: SourceFile, items: ItemTable) -> SourceFile:
 
 def items_of_rows(key: str, chunks: Iterator[pa.Table]) -> ItemTable:
     """An item table of the ids in some rows, in ascending order."""
-    found: pa.Array | None = None
+    distinct: pa.Array | None = None
     for chunk in chunks:
         ids = with_nulls(chunk[key]).combine_chunks().unique().drop_null()
-        found = ids if found is None else pa.concat_arrays([found, ids]).unique()
-    if found is None:
+        distinct = ids if distinct is None else pa.concat_arrays([distinct, ids]).unique()
+    if distinct is None:
         raise PipelineError("The train split has no rows to take items from.")
-    ids = found.take(pc.array_sort_indices(found))
+    ids = distinct.take(pc.array_sort_indices(distinct))
     return ItemTable(key, pa.table({key: ids}), np.zeros(len(ids), np.int64))

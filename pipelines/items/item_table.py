@@ -49,8 +49,8 @@ class ItemTable:
         if pa.types.is_dictionary(values.type):
             rows = np.append(self.rows(values.dictionary), np.int32(ABSENT))
             return rows.take(values.indices.fill_null(len(rows) - 1).to_numpy())
-        found = pc.index_in(values.cast(self.keys.type), value_set=self.keys)
-        return found.fill_null(ABSENT).to_numpy().astype("int32")
+        index = pc.index_in(values.cast(self.keys.type), value_set=self.keys)
+        return index.fill_null(ABSENT).to_numpy().astype("int32")
 
     def join(self, table: pa.Table) -> pa.Table:
         """Rows with the features of their items, null where the id is unknown or missing.

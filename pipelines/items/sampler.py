@@ -38,8 +38,8 @@ class Sampler:
     @classmethod
     def of_batch(cls, rows: np.ndarray) -> Self:
         """Draws in proportion to the count of each row; `ABSENT` is left out."""
-        found, counts = np.unique(rows[rows != ABSENT], return_counts=True)
-        return cls(found.astype("int32"), counts.astype("float64"))
+        distinct, counts = np.unique(rows[rows != ABSENT], return_counts=True)
+        return cls(distinct.astype("int32"), counts.astype("float64"))
 
     def draw(self, rng: np.random.Generator, taken: np.ndarray, count: int) -> np.ndarray:
         """Different rows for each request, none of them `taken`.
@@ -93,6 +93,6 @@ def _first_in_row(values: np.ndarray) -> np.ndarray:
     ordered = np.take_along_axis(values, order, axis=1)
     is_first = np.ones(values.shape, bool)
     is_first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    found = np.empty(values.shape, bool)
-    np.put_along_axis(found, order, is_first, axis=1)
-    return found
+    first = np.empty(values.shape, bool)
+    np.put_along_axis(first, order, is_first, axis=1)
+    return first

@@ -112,6 +112,6 @@ def _fixed(values: Floats) -> Integers:
 
 def _summed(clusters: NDArray[np.integer], values: Integers, count: int) -> Integers:
     """Sums of the values of each cluster."""
-    found = np.zeros(count, np.int64)
-    np.add.at(found, clusters, values)
-    return found
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, clusters, values)
+    return sums

@@ -210,12 +210,12 @@ def difference(first: Influence, second: Influence) -> Difference:
     They are of the same rows, or of different rows of the same clusters: a cluster without rows
     of one of them moves it by 0.
     """
-    found = interval_of(first[0] - second[0], first[1] - second[1])
-    if found.error > 0:
-        p = 2 * NORMAL.cdf(-abs(found.value) / found.error)
+    interval = interval_of(first[0] - second[0], first[1] - second[1])
+    if interval.error > 0:
+        p = 2 * NORMAL.cdf(-abs(interval.value) / interval.error)
     else:
-        p = np.nan if np.isnan(found.error) else float(found.value == 0)
-    return Difference(found.value, found.low, found.high, p, found.clusters)
+        p = np.nan if np.isnan(interval.error) else float(interval.value == 0)
+    return Difference(interval.value, interval.low, interval.high, p, interval.clusters)
 
 
 def auc_influence(

@@ -88,20 +88,20 @@ class NextItems:
 
     def merged(self, other: NextItems) -> NextItems:
         """Returns the means over the rows of both, which have the same `at` and `size`."""
-        found = NextItems(self._at, self._size)
-        found.rows, found.unknown = self.rows + other.rows, self.unknown + other.unknown
-        found.excluded = self.excluded + other.excluded
-        found._sums = {name: sums + other._sums[name] for name, sums in self._sums.items()}
-        found._covered = self._covered | other._covered
-        return found
+        both = NextItems(self._at, self._size)
+        both.rows, both.unknown = self.rows + other.rows, self.unknown + other.unknown
+        both.excluded = self.excluded + other.excluded
+        both._sums = {name: sums + other._sums[name] for name, sums in self._sums.items()}
+        both._covered = self._covered | other._covered
+        return both
 
     def metrics(self) -> dict[str, float | None]:
         """Returns the metrics by name, as `ndcg@10`; means are None if there are no rows."""
-        found = {name: sums.mean(self.rows) for name, sums in self._named().items()}
+        values = {name: sums.mean(self.rows) for name, sums in self._named().items()}
         if self._size is not None:
             shares = self._covered.sum(axis=1) / (self._size - RESERVED_IDS)
-            found |= {f"coverage@{k}": float(x) for k, x in zip(self._at, shares, strict=True)}
-        return found
+            values |= {f"coverage@{k}": float(x) for k, x in zip(self._at, shares, strict=True)}
+        return values
 
     def intervals(self) -> dict[str, tuple[float, float]]:
         """Returns the ends of the 95 % interval of each mean over rows.
@@ -193,9 +193,9 @@ def best(
         left = scores[row].copy()
         left[:RESERVED_IDS] = left[out[out != ABSENT]] = -np.inf
         place = max(left.size - k, 0)
-        found = np.flatnonzero((left >= np.partition(left, place)[place]) & (left > -np.inf))
-        found = found[np.argsort(-left[found], kind="stable")[:k]]
-        ids[row, : found.size], values[row, : found.size] = found, left[found]
+        places = np.flatnonzero((left >= np.partition(left, place)[place]) & (left > -np.inf))
+        places = places[np.argsort(-left[places], kind="stable")[:k]]
+        ids[row, : places.size], values[row, : places.size] = places, left[places]
     return ids, values
 
 

@@ -135,8 +135,8 @@ def _platt(counts: LabelCounts) -> tuple[float, float]:
     scale = (counts.total(lambda block: block.rows * (_logits(block) - mean) ** 2) / total) ** 0.5
     a, b = logit(_rate(counts)), 0.0  # of (x - mean) / scale
     for _ in range(_NEWTON_STEPS if scale > _CONVERGED else 0):
-        found = [_newton_sums(block, mean, scale, a, b) for block in counts.blocks()]
-        w, wx, wxx, g, gx = map(math.fsum, zip(*found, strict=True))
+        sums = [_newton_sums(block, mean, scale, a, b) for block in counts.blocks()]
+        w, wx, wxx, g, gx = map(math.fsum, zip(*sums, strict=True))
         size = w * wxx - wx * wx
         if size <= _SINGULAR * w * wxx:  # one score separates the classes
             break
@@ -159,8 +159,8 @@ def _newton_sums(
 
 
 def _logits(block: LabelCounts) -> Floats:
-    found: Floats = logit(np.clip(block.scores.astype(float), LOGLOSS_CLIP, 1 - LOGLOSS_CLIP))
-    return found
+    logits: Floats = logit(np.clip(block.scores.astype(float), LOGLOSS_CLIP, 1 - LOGLOSS_CLIP))
+    return logits
 
 
 def logit(p: Any) -> Any:

@@ -107,12 +107,12 @@ class LabelCounts:
 
     def places(self, scores: NDArray[Any]) -> Numbers:
         """The place of each score, all of which are counted, among the distinct ones."""
-        found = np.empty(scores.size, np.intp)
+        index = np.empty(scores.size, np.intp)
         for start in range(0, scores.size, _AT_ONCE):
             part = scores[start : start + _AT_ONCE]
             order = np.argsort(part)  # neighbours are found near each other
-            found[start : start + _AT_ONCE][order] = np.searchsorted(self.scores, part[order])
-        return found
+            index[start : start + _AT_ONCE][order] = np.searchsorted(self.scores, part[order])
+        return index
 
 
 @dataclass(frozen=True)
@@ -188,6 +188,6 @@ def _distinct(values: NDArray[Any]) -> NDArray[Any]:
 
 def _spread(distinct: NDArray[Any], values: NDArray[Any], counts: Integers) -> Integers:
     """The counts of some of the distinct values, 0 for the others."""
-    found = np.zeros(distinct.size, np.int64)
-    found[np.searchsorted(distinct, values)] = counts
-    return found
+    spread = np.zeros(distinct.size, np.int64)
+    spread[np.searchsorted(distinct, values)] = counts
+    return spread

@@ -153,9 +153,9 @@ def average_precision_of(counts: LabelCounts) -> float:
     positive, negative = counts.positive[::-1], counts.negative[::-1]
     if not positive.any():
         return undefined("average precision", "`labels` holds no positives")
-    found = np.cumsum(positive)
-    precision = found / (found + np.cumsum(negative))
-    return float((positive * precision).sum() / found[-1])
+    positives = np.cumsum(positive)
+    precision = positives / (positives + np.cumsum(negative))
+    return float((positive * precision).sum() / positives[-1])
 
 
 def roc_curve(labels: ArrayLike, scores: ArrayLike, points: int = 200) -> RocCurve:

@@ -129,10 +129,10 @@ class Half:
         first = run_starts(value)
 
         def summed(values: Floats) -> Floats:
-            found = np.zeros(size)
+            sums = np.zeros(size)
             if first.size:
-                found[value[first]] = np.add.reduceat(values, first)
-            return found
+                sums[value[first]] = np.add.reduceat(values, first)
+            return sums
 
         sums, rows = self.sums[cluster], self.rows[cluster]
         inside, total = summed(number), summed(excess)

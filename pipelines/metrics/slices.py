@@ -129,9 +129,9 @@ def worst_slices(
         Half.of(y, z, codes, columns, first[codes] == side) for side in (True, False)
     )
     searched, candidates = _candidates(searching)
-    found, tests = (_differences(half, candidates) for half in (searching, testing))
+    effects, tests = (_differences(half, candidates) for half in (searching, testing))
     reported = [
-        _slice((searching, testing), candidates[place], found[place], tests[place], adjusted)
+        _slice((searching, testing), candidates[place], effects[place], tests[place], adjusted)
         for place, adjusted in _kept([test.p for test in tests])
     ]
     return SliceSearch(searched, len(tests), reported)
@@ -174,20 +174,20 @@ def _differences(half: Half, candidates: Sequence[_Candidate]) -> list[Differenc
 
     p is 1 on the wrong side and for few rows.
     """
-    excess, found = half.excess.copy(), []
+    excess, effects = half.excess.copy(), []
     for candidate in candidates:
         inside = half.inside(candidate.columns, candidate.values)
         if not half.effects(inside.astype(np.uint8), 2).enough[-1]:
-            found.append(Difference(np.nan, np.nan, np.nan, 1.0, half.sums.size))
+            effects.append(Difference(np.nan, np.nan, np.nan, 1.0, half.sums.size))
             continue
         inner, outer = half.influences(inside, excess)
         effect = difference(inner, outer)
         clusters = [np.unique(half.clusters[rows]).size for rows in (inside, ~inside)]
         right = effect.value * candidate.effect > 0
         p = _p(effect.value, inner[1] - outer[1], clusters) if right else 1.0
-        found.append(effect._replace(p=p))
+        effects.append(effect._replace(p=p))
         excess[inside] -= effect.value
-    return found
+    return effects
 
 
 def _p(value: float, moved: Floats, clusters: Sequence[int]) -> float:
@@ -213,7 +213,7 @@ def _kept(p: Sequence[float]) -> list[tuple[int, float]]:
 def _slice(
     halves: Sequence[Half],
     candidate: _Candidate,
-    found: Difference,
+    searched: Difference,
     confirmed: Difference,
     adjusted: float,
 ) -> Slice:
@@ -222,4 +222,4 @@ def _slice(
     rows, positives = (sum(map(len, labels)), int(sum(each.sum() for each in labels)))
     ratio = calibration(labels[1], halves[1].scores[inside[1]])
     numbers = (candidate.columns, candidate.values, rows, positives)
-    return Slice(*numbers, found, confirmed, adjusted, ratio)
+    return Slice(*numbers, searched, confirmed, adjusted, ratio)

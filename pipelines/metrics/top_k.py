@@ -57,11 +57,11 @@ class MeansAtK:
             scores: A number per row, of which a higher one comes first, shape (rows,).
             requests: Number of each row's request, shape (rows,).
         """
-        found = np.asarray(labels, np.float64)
-        known = ~np.isnan(found)
-        named = check_shape("requests", np.asarray(requests), found)[known]
-        values = check_shape("scores", np.asarray(scores), found)[known]
-        y, z = check_pairs(found[known], values)
+        label = np.asarray(labels, np.float64)
+        known = ~np.isnan(label)
+        named = check_shape("requests", np.asarray(requests), label)[known]
+        values = check_shape("scores", np.asarray(scores), label)[known]
+        y, z = check_pairs(label[known], values)
         codes = np.unique(named, return_inverse=True)[1]
         positives, sizes = np.bincount(codes, y), np.bincount(codes)
         counted = (positives > 0) & (positives < sizes)
@@ -76,10 +76,10 @@ class MeansAtK:
 
     def merged(self, other: MeansAtK) -> MeansAtK:
         """The means over the requests of both, which have the same `at`."""
-        found = MeansAtK(self._at)
-        found.requests = self.requests + other.requests
-        found._sums = {name: value + other._sums[name] for name, value in self._sums.items()}
-        return found
+        means = MeansAtK(self._at)
+        means.requests = self.requests + other.requests
+        means._sums = {name: value + other._sums[name] for name, value in self._sums.items()}
+        return means
 
     def metrics(self) -> dict[str, float | None]:
         """The means by name, as `ndcg@10`; None if no request counts."""

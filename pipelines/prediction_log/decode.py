@@ -186,13 +186,13 @@ def _from_serialized(
     arrays: dict[str, np.ndarray], schema: Schema
 ) -> tuple[pa.Table, pa.Table, np.ndarray]:
     """Decodes a Predict call on a signature that takes Examples."""
-    found = {name: _parsed(name, array) for name, array in arrays.items()}
-    if "inputs" in found:
-        return _from_examples(found["inputs"], schema)
-    context = found["context"]
+    columns = {name: _parsed(name, array) for name, array in arrays.items()}
+    if "inputs" in columns:
+        return _from_examples(columns["inputs"], schema)
+    context = columns["context"]
     if len(context) != 1:
         raise UnreadableCall(f"input 'context' is {len(context)} tf.Examples, and not one")
-    return _from_examples(merged(context[0], found["examples"]), schema, context)
+    return _from_examples(merged(context[0], columns["examples"]), schema, context)
 
 
 def _parsed(name: str, array: np.ndarray) -> list[Any]:
@@ -210,8 +210,8 @@ def _from_examples(
     """Decodes `tf.Example`s: rows, or the candidates of one `context`."""
     columns = {}
     for feature in schema.features:
-        found = rows if context is None or feature.side == "candidate" else context
-        lists = [_values(example, feature) for example in found]
+        source = rows if context is None or feature.side == "candidate" else context
+        lists = [_values(example, feature) for example in source]
         values = lists if is_listed(feature) else [next(iter(value), None) for value in lists]
         columns[feature.name] = pa.array(values, arrow_type(feature.dtype, is_listed(feature)))
     lengths = np.ones(len(rows), np.int64) if context is None else np.array([len(rows)])

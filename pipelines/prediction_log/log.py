@@ -89,20 +89,20 @@ class LogFolder:
         calls: Counter[str] = Counter()
         for batch in self._batches(["time", "model"], None, None):
             calls.update(batch["model"].to_pylist())
-        found = sorted(calls)
-        if name is None and len(found) == 1:
-            return found[0]
+        models = sorted(calls)
+        if name is None and len(models) == 1:
+            return models[0]
         if name is None and usual in calls:
             name = usual
         if name is None:
             raise PipelineError(
-                f"{self.storage.name} has calls of {len(found)} models"
-                f"{': ' + ', '.join(found) + '. Choose one with --model' if found else ''}."
+                f"{self.storage.name} has calls of {len(models)} models"
+                f"{': ' + ', '.join(models) + '. Choose one with --model' if models else ''}."
             )
         if name not in calls:
             raise PipelineError(
                 f"{self.storage.name} has no call of the model {name!r}."
-                f"{did_you_mean(name, found)} Models: {', '.join(found) or 'none'}."
+                f"{did_you_mean(name, models)} Models: {', '.join(models) or 'none'}."
             )
         return name
 

@@ -37,10 +37,10 @@ def examples(request: Any) -> list[Any]:
     return merged(with_context.context, with_context.examples)
 
 
-def merged(context: Any, found: Iterable[Any]) -> list[Any]:
+def merged(context: Any, messages: Iterable[Any]) -> list[Any]:
     """Merges the context into each Example; the Example's own features win."""
     rows = []
-    for example in found:
+    for example in messages:
         row = type(example)()
         row.CopyFrom(context)
         row.MergeFrom(example)

@@ -38,9 +38,9 @@ def recompute(
     rows = 0
     for entry, requests in sample:
         rows += requests.rows
-        found = scorer.score_table(requests.table(_REQUEST), fitted, _REQUEST)
+        scores = scorer.score_table(requests.table(_REQUEST), fitted, _REQUEST)
         for task, logged in requests.scores.items():
-            difference = np.abs(logged.astype("float64") - found[task])
+            difference = np.abs(logged.astype("float64") - scores[task])
             difference[np.isnan(difference)] = np.inf
             result = tasks.setdefault(
                 task, {"rows": 0, "over": 0, "max_abs_difference": 0.0, "where": None}
@@ -55,6 +55,6 @@ def recompute(
                     "version": entry.version,
                     "candidate": row,
                     "logged": float(logged[row]),
-                    "recomputed": float(found[task][row]),
+                    "recomputed": float(scores[task][row]),
                 }
     return {"calls": len(sample), "rows": rows, "tolerance": tolerance, "tasks": tasks}

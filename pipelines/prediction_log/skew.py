@@ -147,15 +147,15 @@ def measure_skew(options: SkewOptions, baseline: Baseline, progress: Progress) -
     }
 
 
-def has_failed(found: dict[str, Any]) -> bool:
+def has_failed(result: dict[str, Any]) -> bool:
     """Whether a feature or score has shifted, or a recomputed score differs."""
-    return bool(found["shifted"]) or found["recomputed"]["over"] > 0
+    return bool(result["shifted"]) or result["recomputed"]["over"] > 0
 
 
-def save_skew(found: dict[str, Any], target: Path) -> None:
+def save_skew(result: dict[str, Any], target: Path) -> None:
     """Writes the JSON file, with null for infinite numbers."""
     with atomic_file(target) as temporary:
-        write_json(temporary, without_nan(found))
+        write_json(temporary, without_nan(result))
 
 
 def exported_versions(folder: Path, train: str) -> frozenset[int]:
@@ -217,13 +217,13 @@ def _reference_scores(baseline: Baseline, reference: Statistics) -> tuple[Statis
     if baseline.evaluation is None:
         return {}, "the label rate of the train split"
     path = baseline.evaluation / PREDICTIONS
-    found: Statistics = {}
+    statistics: Statistics = {}
     names = [task.name for task in baseline.fitted.schema.tasks]
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(columns=[f"{name}/score" for name in names]):
             scores = {name: batch[f"{name}/score"].to_numpy() for name in names}
-            found = merge(found, of_scores(scores))
-    return found, "the evaluation"
+            statistics = merge(statistics, of_scores(scores))
+    return statistics, "the evaluation"
 
 
 def _calls(served: LogSummary) -> list[dict[str, Any]]:
@@ -237,7 +237,7 @@ def _periods(
     served: LogSummary, fitted: FittedFeatures, reference: Statistics, scores: Statistics
 ) -> list[dict[str, Any]]:
     """Drift for each period."""
-    found = []
+    entries = []
     for begin, statistics in served.periods.items():
         features = {}
         for feature in fitted.schema.features:
@@ -248,10 +248,10 @@ def _periods(
             of_task: Counts = scores.get(f"task/{task.name}/scores", NOTHING)
             compared = compare_task(task.name, of_task, None, statistics)
             tasks[task.name] = {"psi": compared["psi"], "mean": compared["mean"]["served"]}
-        found.append(
+        entries.append(
             {"begin": begin, "rows": served.rows[begin], "features": features, "tasks": tasks}
         )
-    return found
+    return entries
 
 
 def _recomputed(
@@ -259,16 +259,18 @@ def _recomputed(
 ) -> dict[str, Any]:
     logged = sorted({version for _, _, version in served.calls})
     tolerance = baseline.tolerance if options.tolerance is None else options.tolerance
-    found = recompute(served.sample.items(), baseline.fitted, baseline.model, tolerance)
-    found["versions"] = sorted(versions & set(logged))
-    found["note"] = None
-    if not found["calls"]:
+    comparison = recompute(served.sample.items(), baseline.fitted, baseline.model, tolerance)
+    comparison["versions"] = sorted(versions & set(logged))
+    comparison["note"] = None
+    if not comparison["calls"]:
         known = ", ".join(map(str, sorted(versions))) or "none"
-        found["note"] = (
+        comparison["note"] = (
             f"No score was computed again: the log has version {', '.join(map(str, logged))}, and "
             f"this run's model was exported as {known}. Name its version with --version."
         )
-    worst = [part["max_abs_difference"] for part in found["tasks"].values()]
-    found["max_abs_difference"] = max(worst) if worst and all(map(math.isfinite, worst)) else None
-    found["over"] = int(np.sum([part["over"] for part in found["tasks"].values()]))
-    return found
+    worst = [part["max_abs_difference"] for part in comparison["tasks"].values()]
+    comparison["max_abs_difference"] = (
+        max(worst) if worst and all(map(math.isfinite, worst)) else None
+    )
+    comparison["over"] = int(np.sum([part["over"] for part in comparison["tasks"].values()]))
+    return comparison

@@ -107,10 +107,10 @@ def _count(
             [part for part in parts if frozenset(part.scores) == tasks]
         )
         context = together.context if grouped else together.context_of_rows()
-        found = {
+        counts = {
             **of_features(fitted, context, "context"),
             **of_features(fitted, together.candidates, "candidate"),
             **of_scores(together.scores),
         }
-        served.periods[label] = merge(served.periods.get(label, {}), found)
+        served.periods[label] = merge(served.periods.get(label, {}), counts)
         served.rows[label] += together.rows

@@ -88,18 +88,18 @@ def quotas(calls: Counter[Stratum], total: int) -> dict[Stratum, int]:
     [10, 2]
     """
     chosen = dict(sorted(calls.items(), key=lambda item: (-item[1], item[0]))[:total])
-    found = dict.fromkeys(chosen, 1)
+    counts = dict.fromkeys(chosen, 1)
     left, weight = total - len(chosen), sum(chosen.values())
     # Largest remainders of the exact shares; a stratum gives at most all its calls.
     exact = {stratum: left * count / weight for stratum, count in chosen.items()}
     for stratum, count in chosen.items():
-        found[stratum] = min(count, 1 + int(exact[stratum]))
+        counts[stratum] = min(count, 1 + int(exact[stratum]))
     by_remainder = sorted(chosen, key=lambda stratum: int(exact[stratum]) - exact[stratum])
-    while sum(found.values()) < min(total, weight):
+    while sum(counts.values()) < min(total, weight):
         for stratum in by_remainder:
-            if found[stratum] < chosen[stratum] and sum(found.values()) < total:
-                found[stratum] += 1
-    return found
+            if counts[stratum] < chosen[stratum] and sum(counts.values()) < total:
+                counts[stratum] += 1
+    return counts
 
 
 def _file(target: Path) -> Path:

@@ -87,9 +87,9 @@ class ItemItem:
         """
         items = _matrix([histories], self._ties.size)
         items.data[:] = 1
-        found = (items @ self._cosines).toarray()
-        found += self._ties
-        return found
+        sums = (items @ self._cosines).toarray()
+        sums += self._ties
+        return sums
 
 
 def _matrix(rows: Iterable[Integers], size: int) -> sparse.csr_matrix:
@@ -110,9 +110,9 @@ def _strongest(cosines: sparse.csr_matrix, first: int, count: int) -> sparse.csr
         first: The id of the first of them.
         count: The most of an item; of equal ones, those with the lower ids are kept.
     """
-    found = cosines.tocoo()
-    others = found.col != found.row + first
-    row, column, value = found.row[others], found.col[others], found.data[others]
+    entries = cosines.tocoo()
+    others = entries.col != entries.row + first
+    row, column, value = entries.row[others], entries.col[others], entries.data[others]
     order = np.lexsort((column, -value, row))
     row, column, value = row[order], column[order], value[order]
     place = np.arange(row.size) - np.searchsorted(row, row)

@@ -58,10 +58,10 @@ def evaluate(
         sampled = sampled_items(experiment, counts)
         filter_seen = options.seen == "filtered"
         try:
-            found = rank(histories, scores, options.at, size, filter_seen, sampled, advance)
+            ranks = rank(histories, scores, options.at, size, filter_seen, sampled, advance)
         finally:
             progress.stop()
-        results[name] = {"metrics": found.metrics(), "intervals": found.intervals()}
+        results[name] = {"metrics": ranks.metrics(), "intervals": ranks.intervals()}
         if sampled is not None:
             results[name]["metrics"] |= sampled.metrics()
             results[name]["intervals"] |= sampled.intervals()
@@ -69,9 +69,9 @@ def evaluate(
         progress.finish(SAMPLED_WARNING)
     return {
         "model": model.name,
-        "rows": found.rows,
-        "unknown_targets": found.unknown,
-        "repeated_targets": found.excluded,
+        "rows": ranks.rows,
+        "unknown_targets": ranks.unknown,
+        "repeated_targets": ranks.excluded,
         "items": size - 2,
         "seen": options.seen,
         "split": experiment.data.split.model_dump(mode="json"),
@@ -101,32 +101,32 @@ def _of_rule(rule: Any) -> Scores:
     return lambda histories: rule.scores(histories.seen)
 
 
-def print_results(console: Console, found: dict[str, Any], places: int) -> None:
+def print_results(console: Console, metrics: dict[str, Any], places: int) -> None:
     """Prints the metrics at a number of places, the model first, and the interval of NDCG."""
     shown = [f"{name}@{places}" for name in ("hr", "ndcg", "mrr", "coverage")]
     ndcg = f"ndcg@{places}"
     heads = (f"HR@{places}", "NDCG", "MRR", "coverage", "95 % of NDCG")
     table = Table("", *heads, box=None)
-    for name, result in found["results"].items():
+    for name, result in metrics["results"].items():
         low, high = result["intervals"][ndcg]
         numbers = [f"{result['metrics'][metric]:.4f}" for metric in shown]
         table.add_row(name, *numbers, f"{low:.4f} to {high:.4f}")
     console.print(table)
     seen = "all items rank"
-    if found["seen"] == "filtered":
-        missed = found["repeated_targets"]
+    if metrics["seen"] == "filtered":
+        missed = metrics["repeated_targets"]
         seen = f"items of the history do not rank, so that {missed:,} repeated ones are missed"
     console.print(
-        f"  {found['rows']:,} users, {found['items']:,} items, {seen}; next items that training "
-        f"did not have: {found['unknown_targets']:,}",
+        f"  {metrics['rows']:,} users, {metrics['items']:,} items, {seen}; next items that "
+        f"training did not have: {metrics['unknown_targets']:,}",
         highlight=False,
         soft_wrap=True,
     )
-    results = {name: result["metrics"][ndcg] for name, result in found["results"].items()}
-    ahead = [name for name in (POPULARITY, ITEM_ITEM) if results[name] > results[found["model"]]]
+    results = {name: result["metrics"][ndcg] for name, result in metrics["results"].items()}
+    ahead = [name for name in (POPULARITY, ITEM_ITEM) if results[name] > results[metrics["model"]]]
     if ahead:
         console.print(
-            f"  Better than {found['model']}: {' and '.join(ahead)}. It has learned little. "
+            f"  Better than {metrics['model']}: {' and '.join(ahead)}. It has learned little. "
             "Train longer (`training.epochs`, `training.patience`), in smaller batches "
             "(`training.batch_size`), or from more events",
             highlight=False,

@@ -153,16 +153,16 @@ def _check(
     missing = np.full((len(raw[model.item]), 1), MISSING[item.dtype], raw[model.item].dtype)
     given = {key: tf.constant(value, raw_dtype(schema[key])) for key, value in raw.items()}
     exclude = tf.constant(missing, raw_dtype(item))
-    found = loaded.signatures[NEXT_ITEMS](**given, **{EXCLUDE: exclude})
+    outputs = loaded.signatures[NEXT_ITEMS](**given, **{EXCLUDE: exclude})
     inputs = {key: value.numpy() for key, value in module.inputs(given).items()}
     seen = module.ids(given[model.item]).numpy()
     seen = np.where(seen == PADDING_ID, -1, seen)
     targets = np.zeros(len(seen), "int32")
     scores = ModelScores(model)(Histories(inputs, targets, seen))
-    top = found[SCORES].shape[1]
+    top = outputs[SCORES].shape[1]
     ids, expected = best(scores, top, seen if filter_seen else seen[:, :0])
     finite = np.isfinite(expected)
-    scored = [found[SCORES].numpy()[finite]]
+    scored = [outputs[SCORES].numpy()[finite]]
     candidates = tf.gather(loaded.values, np.maximum(ids, RESERVED_IDS))
     ranked = loaded.signatures[RANK_SIGNATURE](**given, **{CANDIDATES: candidates})
     scored.append(ranked[SCORE].numpy()[finite])
@@ -191,6 +191,6 @@ def _state_difference(
     second = {name: x[:, half:] for name, x in events.items()}
     state = signatures[START](**first)[STATE]
     state = signatures[STEP](**second, **{STATE: state})[STATE]
-    found = signatures[RANK_FROM_STATE](**{STATE: state, CANDIDATES: candidates})[SCORE]
+    scores = signatures[RANK_FROM_STATE](**{STATE: state, CANDIDATES: candidates})[SCORE]
     expected = signatures[RANK_SIGNATURE](**events, **{CANDIDATES: candidates})[SCORE]
-    return float(tf.reduce_max(tf.abs(found - expected)))
+    return float(tf.reduce_max(tf.abs(scores - expected)))

@@ -73,9 +73,9 @@ class NextItemModule(tf.Module):
 
     def signatures(self) -> dict[str, Any]:
         """Concrete functions by signature name."""
-        found = concrete(self._next_items, {**self.events, EXCLUDE: self.items})
+        next_items = concrete(self._next_items, {**self.events, EXCLUDE: self.items})
         ranked = concrete(self._rank, {**self.events, CANDIDATES: self.items})
-        return {ROWS_SIGNATURE: found, NEXT_ITEMS: found, RANK_SIGNATURE: ranked}
+        return {ROWS_SIGNATURE: next_items, NEXT_ITEMS: next_items, RANK_SIGNATURE: ranked}
 
     def inputs(self, raw: Mapping[str, tf.Tensor], whole: bool = False) -> dict[str, tf.Tensor]:
         """Returns the model's inputs, with ages of 0 where the model does not read them.
@@ -92,9 +92,9 @@ class NextItemModule(tf.Module):
                 f"`{name}` and `{self._item.name}` must list the same events: their lists are not "
                 "equally long, or one was not sent",
             )
-        found = self._all(raw) if whole else self.features(raw)
-        items = found[self._item.name]
-        return {s.name: found.get(s.name, tf.zeros_like(items)) for s in self._model.sequences}
+        ids = self._all(raw) if whole else self.features(raw)
+        items = ids[self._item.name]
+        return {s.name: ids.get(s.name, tf.zeros_like(items)) for s in self._model.sequences}
 
     def _all(self, raw: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         ((history, sequences),) = self.features.schema.histories.items()

@@ -39,10 +39,10 @@ class ModelScores:
             each.name: tf.convert_to_tensor(histories.inputs[each.name][:, :longest])
             for each in self._model.schema.features
         }
-        found = self._function(inputs).numpy()
-        if not np.isfinite(found).all():
+        scores = self._function(inputs).numpy()
+        if not np.isfinite(scores).all():
             raise diverged("scores of items are not finite")
-        return found
+        return scores
 
     def _scores(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         return self._model.scores(self._model.next_states(inputs, training=False))
@@ -73,7 +73,7 @@ def rank(
         sampled: Collects the places among drawn items too; None for no such metrics.
         advance: Called with numbers of users that are done.
     """
-    found = NextItems(at, size)
+    metrics = NextItems(at, size)
     for each in histories:
         values = scores(each)
         excluded = each.seen if filter_seen else each.seen[:, :0]
@@ -81,8 +81,8 @@ def rank(
         is_out = (excluded == each.targets[:, None]).any(axis=1) & is_known
         targets = np.where(is_out, ABSENT, each.targets)
         above, equal = target_places(values, targets, excluded)
-        found.add(above, equal, best(values, max(at), excluded)[0], targets)
+        metrics.add(above, equal, best(values, max(at), excluded)[0], targets)
         if sampled is not None:
             sampled.add(values, targets, each.seen)
         advance(len(each.targets))
-    return found
+    return metrics

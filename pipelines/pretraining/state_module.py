@@ -42,10 +42,10 @@ def why_stateless(model: SequenceModel) -> str | None:
 
 def fingerprint(model: SequenceModel) -> int:
     """Returns a number of the weights of a model, from 1 to the largest that float32 holds."""
-    found = 0
+    checksum = 0
     for weight in model.weights:
-        found = zlib.crc32(np.ascontiguousarray(weight).data, found)
-    return found % (2**24 - 1) + 1
+        checksum = zlib.crc32(np.ascontiguousarray(weight).data, checksum)
+    return checksum % (2**24 - 1) + 1
 
 
 class StateModule:

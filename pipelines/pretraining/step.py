@@ -62,13 +62,13 @@ class SequenceStep(ReplicaStep):
         present = np.any([ids != PADDING_ID for ids in inputs.values()], axis=0)
         lengths = present.sum(axis=1)
         order = np.argsort(lengths, kind="stable")
-        found = []
+        parts = []
         for rows in np.array_split(order, self._parts):
             longest = max(1, -(-int(lengths[rows].max(initial=0)) // LENGTHS)) * LENGTHS
-            found.append(
+            parts.append(
                 {name: tf.convert_to_tensor(ids[rows, :longest]) for name, ids in inputs.items()}
             )
-        return found
+        return parts
 
     def _length(self, batch: list[Ids]) -> None:
         return None  # one trace for parts of all lengths: it takes seconds
@@ -85,9 +85,9 @@ class SequenceStep(ReplicaStep):
         with tf.GradientTape() as tape:
             loss = tf.constant(0.0)
             for objective in self._objectives:
-                found = [objective(self._model, part, self._counts) for part in batch]
-                total = tf.add_n([tf.cast(each.total, "float32") for each in found])
-                count = self._sum(tf.add_n([tf.cast(each.count, "float32") for each in found]))
+                losses = [objective(self._model, part, self._counts) for part in batch]
+                total = tf.add_n([tf.cast(each.total, "float32") for each in losses])
+                count = self._sum(tf.add_n([tf.cast(each.count, "float32") for each in losses]))
                 loss += objective.weight * total / tf.maximum(count, 1.0)
             scaled = self._optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled, self.variables)

@@ -53,13 +53,13 @@ def _side(by_task: Mapping[str, TaskComparison], ours: Side, theirs: Side) -> di
         "first": next(iter(theirs.runs)),
         "tasks": {
             task: {
-                "verdict": found.verdict(ours, theirs),
-                "metrics": found.differences(ours, theirs),
-                "segments": found.segments(ours, theirs),
-                "moved": found.moved(ours, theirs),
-                "probabilities": found.probabilities,
+                "verdict": comparison.verdict(ours, theirs),
+                "metrics": comparison.differences(ours, theirs),
+                "segments": comparison.segments(ours, theirs),
+                "moved": comparison.moved(ours, theirs),
+                "probabilities": comparison.probabilities,
             }
-            for task, found in by_task.items()
+            for task, comparison in by_task.items()
         },
     }
 
@@ -70,12 +70,12 @@ def _seeds(by_task: Mapping[str, TaskComparison], side: Side) -> dict[str, Any]:
         "name": runs[0],
         "runs": runs,
         "seeds": side.seeds,
-        "tasks": {task: found.seeds(side) for task, found in by_task.items()},
-        "verdicts": [f"{task}: {found.spread(side)}" for task, found in by_task.items()],
+        "tasks": {task: comparison.seeds(side) for task, comparison in by_task.items()},
+        "verdicts": [f"{task}: {comparison.spread(side)}" for task, comparison in by_task.items()],
     }
 
 
-def verdicts(found: Mapping[str, Any]) -> list[str]:
+def verdicts(comparison: Mapping[str, Any]) -> list[str]:
     """The sentences of a comparison; of one model alone, those of its seeds."""
-    texts = [task["verdict"] for side in found["sides"] for task in side["tasks"].values()]
-    return texts or [text for seeds in found["seeds"] for text in seeds["verdicts"]]
+    texts = [task["verdict"] for side in comparison["sides"] for task in side["tasks"].values()]
+    return texts or [text for seeds in comparison["seeds"] for text in seeds["verdicts"]]

@@ -22,9 +22,9 @@ HINTS = {
 }
 
 
-def heads_of(found: Found) -> Iterator[tuple[str, Found]]:
+def heads_of(audit: Found) -> Iterator[tuple[str, Found]]:
     """The heads with their names, such as `interaction 1, head 2`; without those of gates."""
-    for place in found["places"]:
+    for place in audit["places"]:
         if place["kind"] != "gate":
             for number, head in enumerate(place["heads"], 1):
                 several = len(place["heads"]) > 1
@@ -60,7 +60,7 @@ def whole_percent(share: float) -> str:
     return f"{100 * share:.0f}%"
 
 
-def agreement_of_maps(found: Found) -> list[str]:
+def agreement_of_maps(audit: Found) -> list[str]:
     """Whether the maps of fields show the interactions, in a sentence for each layer and task."""
     return [
         f"{place['place'].capitalize()}: the mean attention between two features and their "
@@ -70,7 +70,7 @@ def agreement_of_maps(found: Found) -> list[str]:
             if value > 0.7
             else "; do not read interactions off the map."
         )
-        for place in found["places"]
+        for place in audit["places"]
         for task, value in place.get("agreement", {}).items()
         if value is not None
     ]
@@ -97,12 +97,12 @@ def hint(title: str) -> str | None:
 
 def print_attention(console: Console, metrics: Found) -> None:
     """Prints warnings about experts, and heads that repeat others."""
-    found = metrics.get("attention")
-    if not found:
+    audit = metrics.get("attention")
+    if not audit:
         return
-    for warning in found["experts"]["warnings"] if found["experts"] else ():
+    for warning in audit["experts"]["warnings"] if audit["experts"] else ():
         console.print(f"[yellow]experts[/yellow]: {escape(warning)}")
-    repeated = [name for name, head in heads_of(found) if head["redundant"]]
+    repeated = [name for name, head in heads_of(audit) if head["redundant"]]
     if repeated:
         console.print(
             f"[yellow]heads[/yellow]: {escape(', '.join(repeated))}: outputs like those of another "

@@ -35,12 +35,12 @@ COLORS = (MODEL, LABEL_1, LABEL_0, CEILING, BASELINE)
 Found = Mapping[str, Any]
 
 
-def attention_pictures(found: Found) -> dict[str, Picture]:
+def attention_pictures(audit: Found) -> dict[str, Picture]:
     """The pictures of an evaluation's `attention`, by title."""
     pictures: dict[str, Picture] = {}
-    for task in found["pairs"][0]["strength"] if found["pairs"] else ():
-        pictures[f"Interactions, {task}"] = _pairs(found["pairs"], task)
-    for place in found["places"]:
+    for task in audit["pairs"][0]["strength"] if audit["pairs"] else ():
+        pictures[f"Interactions, {task}"] = _pairs(audit["pairs"], task)
+    for place in audit["places"]:
         if "map" in place:
             for head, shares in enumerate(place["map"]):
                 title = f"Attention of fields, {place['place']}"
@@ -49,8 +49,8 @@ def attention_pictures(found: Found) -> dict[str, Picture]:
                 pictures[title] = _map(place["fields"], np.array(shares, float), axes)
         if place.get("events"):
             pictures[f"Events, {place['place']}"] = _events(place["events"])
-    if found["experts"]:
-        pictures["Experts"] = _experts(found["experts"]["tasks"])
+    if audit["experts"]:
+        pictures["Experts"] = _experts(audit["experts"]["tasks"])
     return pictures
 
 
@@ -140,8 +140,8 @@ def _experts(figure: Figure, tasks: Mapping[str, Found]) -> Points:
     axes = figure.add_subplot()
     count = len(next(iter(tasks.values()))["shares"])
     x = np.arange(1, count + 1)
-    for index, (task, found) in enumerate(tasks.items()):
-        value, low, high = np.array(found["shares"], float).T
+    for index, (task, gates) in enumerate(tasks.items()):
+        value, low, high = np.array(gates["shares"], float).T
         at = x + 0.12 * (index - (len(tasks) - 1) / 2)
         color = COLORS[index % len(COLORS)]
         axes.vlines(at, low, high, color=color, linewidth=1.2, alpha=0.55)
@@ -152,8 +152,8 @@ def _experts(figure: Figure, tasks: Mapping[str, Found]) -> Points:
     axes.yaxis.set_major_formatter(lambda value, _: percent(value))
     figure.legend(loc="outside upper left", ncols=3, fontsize=8.5)
     rows = [
-        [task, str(expert + 1), *(percent(end) for end in share), percent(found["first"][expert])]
-        for task, found in tasks.items()
-        for expert, share in enumerate(found["shares"])
+        [task, str(expert + 1), *(percent(end) for end in share), percent(gates["first"][expert])]
+        for task, gates in tasks.items()
+        for expert, share in enumerate(gates["shares"])
     ]
     return Points(["task", "expert", "mean share", "from", "to", "largest in"], rows)

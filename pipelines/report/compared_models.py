@@ -41,7 +41,7 @@ def sides_of(evaluations: Mapping[str, Evaluation]) -> list[Side]:
     Runs belong together if model, features and settings of data and training are the same and each
     has a seed of its own.
     """
-    found: dict[str, dict[str, Evaluation]] = {}
+    by_experiment: dict[str, dict[str, Evaluation]] = {}
     for run, evaluation in evaluations.items():
         metrics = evaluation.metrics
         settings = {
@@ -51,11 +51,11 @@ def sides_of(evaluations: Mapping[str, Evaluation]) -> list[Side]:
         }
         known = metrics["model"], settings, metrics.get("features")
         key = json.dumps(known if settings else run, sort_keys=True, default=str)
-        others = found.get(key, {}).values()
+        others = by_experiment.get(key, {}).values()
         if any(metrics["seed"] == other.metrics["seed"] for other in others):
             key = run  # the same experiment again is no further seed
-        found.setdefault(key, {})[run] = evaluation
-    return [Side(runs) for runs in found.values()]
+        by_experiment.setdefault(key, {})[run] = evaluation
+    return [Side(runs) for runs in by_experiment.values()]
 
 
 def common_tasks(evaluations: Mapping[str, Evaluation]) -> list[str]:

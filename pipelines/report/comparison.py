@@ -73,29 +73,29 @@ class TaskComparison:
 
     def seeds(self, side: Side) -> dict[str, dict[str, Any]]:
         """The spread of each metric between the seeds of a side: mean, s.d., least and most."""
-        found = {}
+        spreads = {}
         for metric in _COMPARED:
             values = [self.by_run[name][metric][0] for name in side.runs if self._has(name, metric)]
             if len(values) > 1:
-                found[metric] = {
+                spreads[metric] = {
                     "mean": float(np.mean(values)),
                     "deviation": float(np.std(values, ddof=1)),
                     "values": values,
                 }
-        return found
+        return spreads
 
     def differences(self, ours: Side, theirs: Side) -> dict[str, dict[str, Any]]:
         """Each metric of both sides and its difference, ours less theirs, of the means over seeds.
 
         The interval is that of the rows: another sample of the groups, and the same models.
         """
-        found: dict[str, dict[str, Any]] = {}
+        by_metric: dict[str, dict[str, Any]] = {}
         for metric in _COMPARED:
             runs = [*ours.runs, *theirs.runs]
             if not all(self._has(name, metric) for name in runs):
                 continue
             pair = [mean_of([self.by_run[n][metric] for n in s.runs]) for s in (ours, theirs)]
-            found[metric] = {
+            by_metric[metric] = {
                 "ours": pair[0][0],
                 "theirs": pair[1][0],
                 **_of(difference(*pair)),
@@ -103,15 +103,15 @@ class TaskComparison:
             }
             chance = METRICS[metric].chance
             if chance is not None and pair[1][0] > chance:
-                found[metric]["relative"] = (pair[0][0] - chance) / (pair[1][0] - chance) - 1
-        return found
+                by_metric[metric]["relative"] = (pair[0][0] - chance) / (pair[1][0] - chance) - 1
+        return by_metric
 
     def verdict(self, ours: Side, theirs: Side) -> str:
         """Which side is better, in words, with sizes and intervals."""
-        found, task = self.differences(ours, theirs), self.task
-        if "auc" not in found:
+        differences, task = self.differences(ours, theirs), self.task
+        if "auc" not in differences:
             return f"{task}: the labels have one class only, so nothing can be compared."
-        order, names = found["auc"], (ours.name, theirs.name)
+        order, names = differences["auc"], (ours.name, theirs.name)
         side = _side(order)
         if side:
             text = f"{names[side < 0]} ranks better for {task}: AUC {_size(order, side)}"
@@ -119,8 +119,8 @@ class TaskComparison:
             text = f"{names[0]} and {names[1]} cannot be told apart by the order for {task}: AUC "
             text += _size(order, 1)
         text += f" on {self.counts}"
-        if "logloss" in found:
-            loss = found["logloss"]
+        if "logloss" in differences:
+            loss = differences["logloss"]
             better = -_side(loss)
             if better:
                 whose = f"the probabilities of {names[better < 0]} are better"
@@ -229,20 +229,24 @@ def _has_probabilities(run: Evaluation, task: str) -> bool:
     return run.metrics["tasks"][task]["logloss"] is not None
 
 
-def _of(found: Difference) -> dict[str, Any]:
-    return {"difference": found.value, "interval": [found.low, found.high], "p": found.p}
+def _of(difference: Difference) -> dict[str, Any]:
+    return {
+        "difference": difference.value,
+        "interval": [difference.low, difference.high],
+        "p": difference.p,
+    }
 
 
-def _side(found: Mapping[str, Any]) -> int:
+def _side(difference: Mapping[str, Any]) -> int:
     """1 or -1 if the whole interval is on that side of 0."""
-    low, high = found["interval"]
+    low, high = difference["interval"]
     return int(low > 0) - int(high < 0)
 
 
-def _size(found: Mapping[str, Any], side: int) -> str:
+def _size(difference: Mapping[str, Any], side: int) -> str:
     """The difference with its interval, turned to a side."""
-    low, high = sorted(side * end for end in found["interval"])
-    return f"{side * found['difference']:+.4f} ({low:+.4f} to {high:+.4f})"
+    low, high = sorted(side * end for end in difference["interval"])
+    return f"{side * difference['difference']:+.4f} ({low:+.4f} to {high:+.4f})"
 
 
 def _places(scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -95,28 +95,28 @@ class ReportPage:
 
 def environment(*folders: Path) -> Environment:
     """The environment of the templates here and in other folders, with the filters for numbers."""
-    found = Environment(
+    templates = Environment(
         loader=FileSystemLoader([*folders, Path(__file__).parent]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.globals.update(light=palette.LIGHT, dark=palette.DARK)
-    found.globals.update(below=below, ordered=ordered, places=places, ratio=ratio)
-    found.globals.update(limits=limits, measured=measured, subject=subject)
-    found.globals.update(agreement=relevance.agreement, methods=relevance.NAMES)
-    found.globals.update(verdict=relevance.verdict, units_of=relevance.titled)
-    found.globals.update(judged=judged, mark=mark, signed=signed, titled=titled)
-    found.globals.update(shown_in_segments=shown_in_segments)
-    found.globals.update(drifted=drifted, machine_text=machine_text, moved=moved, took=took)
-    found.globals.update(heads_of=attention.heads_of, sharpness=attention.sharpness)
-    found.globals.update(looks_at=attention.looks_at, likeness=attention.likeness)
-    found.globals.update(agreement_of_maps=attention.agreement_of_maps, hint=hint)
-    found.globals.update(gates_in_words=attention.gates_in_words)
-    found.globals.update(effect_ends=effect_ends, slice_outcome=outcome, small=small)
-    found.filters.update(count=count, decimal=decimal, percent=percent)
-    return found
+    templates.globals.update(light=palette.LIGHT, dark=palette.DARK)
+    templates.globals.update(below=below, ordered=ordered, places=places, ratio=ratio)
+    templates.globals.update(limits=limits, measured=measured, subject=subject)
+    templates.globals.update(agreement=relevance.agreement, methods=relevance.NAMES)
+    templates.globals.update(verdict=relevance.verdict, units_of=relevance.titled)
+    templates.globals.update(judged=judged, mark=mark, signed=signed, titled=titled)
+    templates.globals.update(shown_in_segments=shown_in_segments)
+    templates.globals.update(drifted=drifted, machine_text=machine_text, moved=moved, took=took)
+    templates.globals.update(heads_of=attention.heads_of, sharpness=attention.sharpness)
+    templates.globals.update(looks_at=attention.looks_at, likeness=attention.likeness)
+    templates.globals.update(agreement_of_maps=attention.agreement_of_maps, hint=hint)
+    templates.globals.update(gates_in_words=attention.gates_in_words)
+    templates.globals.update(effect_ends=effect_ends, slice_outcome=outcome, small=small)
+    templates.filters.update(count=count, decimal=decimal, percent=percent)
+    return templates
 
 
 def _pictures(evaluation: Evaluation, task: str) -> dict[str, plots.Picture]:
@@ -146,8 +146,8 @@ def hint(title: str) -> str:
 
 
 def _of_attention(evaluation: Evaluation) -> dict[str, plots.Picture]:
-    found = evaluation.metrics.get("attention")
-    return attention_pictures(found) if found else {}
+    audit = evaluation.metrics.get("attention")
+    return attention_pictures(audit) if audit else {}
 
 
 def all_pictures(evaluation: Evaluation) -> dict[str, plots.Picture]:

@@ -52,7 +52,7 @@ _NAMES = {color: name for name, color in LIGHT.items()}
 def by_name(svg: str) -> str:
     """Writes the light colours of a picture as CSS variables, so that the page can change them."""
 
-    def named(found: re.Match[str]) -> str:
-        return f"{found[1]}var(--{_NAMES[found[2]]})" if found[2] in _NAMES else found[0]
+    def named(match: re.Match[str]) -> str:
+        return f"{match[1]}var(--{_NAMES[match[2]]})" if match[2] in _NAMES else match[0]
 
     return re.sub("((?:fill|stroke): )(#[0-9a-f]{6})", named, svg)

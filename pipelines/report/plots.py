@@ -114,12 +114,12 @@ def roc(figure: Figure, rows: TaskRows, metrics: Mapping[str, Any]) -> Points:
         curves.append((metrics["ceiling"]["auc"], "ceiling", rows.ceiling, style))
     model = {"color": MODEL, "linewidth": 2.0}
     curves.append((metrics["auc"], "model", rows.scores, model))
-    lines, found = [], {}
+    lines, hits_at = [], {}
     for value, name, scores, style in curves:
         alarms, hits = roc_curve(rows.labels, scores)
         (line,) = axes.plot(alarms, hits, clip_on=False, **style)
         lines.append((value, f"{decimal(value)}  {short(name)}", line))
-        found[name] = np.interp(ALARMS, alarms, hits)
+        hits_at[name] = np.interp(ALARMS, alarms, hits)
     lines.sort(key=lambda entry: -entry[0])
     axes.legend(
         [line for _, _, line in lines],
@@ -130,8 +130,8 @@ def roc(figure: Figure, rows: TaskRows, metrics: Mapping[str, Any]) -> Points:
     )
     axes.set_xlabel("false positive rate")
     axes.set_ylabel("true positive rate")
-    table = np.column_stack([ALARMS, *reversed(found.values())])
-    head = ["false positive rate", *(short(name) for name in reversed(found))]
+    table = np.column_stack([ALARMS, *reversed(hits_at.values())])
+    head = ["false positive rate", *(short(name) for name in reversed(hits_at))]
     return Points(head, [[percent(share) for share in row] for row in table])
 
 
@@ -184,7 +184,7 @@ def distribution(figure: Figure, rows: TaskRows) -> Points:
     logits = logit(np.clip(rows.scores, 1e-6, 1 - 1e-6))
     start, end = np.quantile(logits, [1e-4, 1 - 1e-4]) + np.array([-0.3, 0.3])
     edges, top = np.linspace(start, end, 50), 0.0
-    found: dict[str, Floats] = {}
+    shares: dict[str, Floats] = {}
     for label, color, side in ((0, LABEL_0, "left"), (1, LABEL_1, "right")):
         mine = np.clip(logits[rows.labels == label], start, end)
         name = f"label {label}\n{mine.size:,} rows"
@@ -192,7 +192,7 @@ def distribution(figure: Figure, rows: TaskRows) -> Points:
         axes.text(place, 0.98, name, transform=axes.transAxes, color=color, ha=side, va="top")
         if mine.size:
             heights = np.histogram(mine, edges)[0] / mine.size
-            found[f"label {label}"] = heights
+            shares[f"label {label}"] = heights
             top = max(top, heights.max())
             axes.stairs(heights, edges, fill=True, color=color, alpha=0.18)
             axes.stairs(heights, edges, color=color, linewidth=1.4)
@@ -203,8 +203,8 @@ def distribution(figure: Figure, rows: TaskRows) -> Points:
     axes.yaxis.set_major_formatter(lambda value, _: percent(value))
     axes.yaxis.set_major_locator(MaxNLocator(4))
     low, high = (1 / (1 + np.exp(-ends)) for ends in (edges[:-1], edges[1:]))
-    table = np.column_stack([low, high, *found.values()])
-    return Points(["from", "to", *found], [[percent(share) for share in row] for row in table])
+    table = np.column_stack([low, high, *shares.values()])
+    return Points(["from", "to", *shares], [[percent(share) for share in row] for row in table])
 
 
 @picture
@@ -306,7 +306,7 @@ def bin_sizes(rows: TaskRows, clusters: NDArray[np.intp], counts: NDArray[np.int
     That is the number of rows over the factor by which the clusters raise the variance of the
     share of positives; at least 1, and rows per cluster where all labels are equal.
     """
-    found = []
+    sizes = []
     for bin_ in np.split(np.argsort(rows.scores, kind="stable"), np.cumsum(counts)[:-1]):
         labels, present = rows.labels[bin_], np.unique(clusters[bin_], return_inverse=True)[1]
         share, moved = mean_influence(labels, present)
@@ -314,8 +314,8 @@ def bin_sizes(rows: TaskRows, clusters: NDArray[np.intp], counts: NDArray[np.int
         if 0 < share < 1 and moved.size > 1:
             variance = float(moved @ moved) * moved.size / (moved.size - 1)
             factor = variance * labels.size / (share * (1 - share))
-        found.append(labels.size / max(factor, 1.0))
-    return np.array(found)
+        sizes.append(labels.size / max(factor, 1.0))
+    return np.array(sizes)
 
 
 def _wilson(share: Floats, counts: Floats, z: float = 1.96) -> tuple[Floats, Floats]:

@@ -44,10 +44,10 @@ HINTS = {
 }
 
 
-def pictures(found: Mapping[str, Any]) -> dict[str, Picture]:
+def pictures(relevance: Mapping[str, Any]) -> dict[str, Picture]:
     """The pictures of a task's relevance, by title."""
     drawn = {}
-    for name, kind in found["kinds"].items():
+    for name, kind in relevance["kinds"].items():
         if any(kind["shares"]["leave_one_out"]):
             draw = _events if name.startswith("events/") else _fields
             drawn[f"Relevance of {titled(name)}"] = draw(kind)
@@ -68,14 +68,14 @@ def titled(kind: str) -> str:
 
 def verdict(name: str, kind: Kind) -> str:
     """Which method to believe on these units, and how attention weights alone do."""
-    found, methods = kind["verdict"], kind["methods"]
+    result, methods = kind["verdict"], kind["methods"]
     sizes = {method: each["size"] for method, each in methods.items() if each["size"]}
     units = titled(name)
     if not sizes:
         return f"No order of the {units} can be tested: leaving one out changes too few scores."
     others = {method: size[0] for method, size in sizes.items() if method != "attention"}
     best = max(others, key=others.__getitem__)
-    believe = found["believe"]
+    believe = result["believe"]
     if believe is None:
         return (
             f"Believe no order of the {units}: the best, by {NAMES[best]}, agrees with leaving "
@@ -87,10 +87,10 @@ def verdict(name: str, kind: Kind) -> str:
     )
     if believe == "attention":
         return f"{text} The next, {NAMES[best]}, agrees less: {_agreement(sizes[best])}."
-    if found["attention"] == "worse":
-        ahead = _agreement(found["difference"])
+    if result["attention"] == "worse":
+        ahead = _agreement(result["difference"])
         return f"{text} Attention weights alone agree less, by {ahead}."
-    if found["attention"] == "as well":
+    if result["attention"] == "as well":
         return f"{text} Attention weights alone do as well: {_agreement(sizes['attention'])}."
     return text
 

@@ -57,8 +57,8 @@ class Evaluation:
         Raises:
             PipelineError: It is undefined on these rows.
         """
-        found = self.metrics["tasks"][task]
-        value = {**found.get("own", {}), **found.get("at_k", {}), **found}.get(metric)
+        metrics = self.metrics["tasks"][task]
+        value = {**metrics.get("own", {}), **metrics.get("at_k", {}), **metrics}.get(metric)
         if not isinstance(value, float):
             raise PipelineError(
                 f"The rows of {self.predictions.parent} give no `{metric}` of task {task!r}: it "
@@ -139,13 +139,13 @@ class Evaluation:
         """Where `task_rows` are inside each segment, by the segment's name."""
         names = [name for name in self.columns if name.startswith("segment/")]
         _, table = self._labelled(task, names)
-        found = {}
+        by_name = {}
         for name in names:
             column = table[name].combine_chunks().dictionary_encode()
             codes = column.indices.to_numpy()
             for code, segment in enumerate(column.dictionary.to_pylist()):
-                found[segment] = codes == code
-        return found
+                by_name[segment] = codes == code
+        return by_name
 
     def places(self, task: str, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
         """The line of the predictions, the request and the group of some of `task_rows`."""

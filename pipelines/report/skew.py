@@ -19,62 +19,62 @@ _STYLES = {"shifted": "bold red", "watch": "yellow", "few rows": "dim"}
 _ORDER = ("shifted", "watch", "few rows", "stable")
 
 
-def write_skew_report(found: Mapping[str, Any], name: str, out_file: Path) -> None:
+def write_skew_report(result: Mapping[str, Any], name: str, out_file: Path) -> None:
     """Writes a self-contained HTML file of the results of `measure_skew`.
 
     Args:
-        found: Its result.
+        result: Its result.
         name: The experiment's name.
         out_file: The file to write.
     """
-    ordered = _ordered(found["features"])
+    ordered = _ordered(result["features"])
     page = (
         environment()
         .get_template("skew.html")
         .render(
             name=name,
-            found=found,
+            found=result,
             features=ordered,
-            pictures=_pictures(found, ordered),
-            counts={status: _count(found, status) for status in _ORDER},
+            pictures=_pictures(result, ordered),
+            counts={status: _count(result, status) for status in _ORDER},
         )
     )
     with atomic_file(out_file) as part:
         part.write_text(page, encoding="utf-8")
 
 
-def print_skew(console: Console, found: Mapping[str, Any]) -> None:
+def print_skew(console: Console, result: Mapping[str, Any]) -> None:
     """Prints a line per feature and task, the largest shift first, then recomputed scores."""
-    calls = sum(part["calls"] for part in found["calls"])
+    calls = sum(part["calls"] for part in result["calls"])
     title = (
-        f"{found['model']}: {calls:,} calls, {found['rows']:,} rows against {found['reference']}"
+        f"{result['model']}: {calls:,} calls, {result['rows']:,} rows against {result['reference']}"
     )
     table = number_table("", ("", "PSI", "JS", "missing", "unknown"), title)
-    for label, part in _ordered(found["features"]).items():
+    for label, part in _ordered(result["features"]).items():
         cells = (decimal(_index(part), 3), decimal(part["js"], 3))
         shares = (_change(part["missing"]), _change(part["unknown"]))
         style = _STYLES.get(part["status"], "")
         table.add_row(escape(label), part["status"], *cells, *shares, style=style)
-    for label, part in found["tasks"].items():
+    for label, part in result["tasks"].items():
         cells = (decimal(part["psi"], 3), decimal(part["js"], 3))
         style = _STYLES.get(part["status"] or "", "")
         status = part["status"] or ABSENT
         table.add_row(escape(f"score of {label}"), status, *cells, "", "", style=style)
     console.print(table)
-    console.print(f"  {escape(recomputed_line(found['recomputed']))}", soft_wrap=True)
-    for reason, number in found["unreadable"].items():
+    console.print(f"  {escape(recomputed_line(result['recomputed']))}", soft_wrap=True)
+    for reason, number in result["unreadable"].items():
         console.print(f"  {number:,} calls left out: {escape(reason)}", soft_wrap=True)
 
 
-def recomputed_line(found: Mapping[str, Any]) -> str:
+def recomputed_line(comparison: Mapping[str, Any]) -> str:
     """A sentence on the recomputed scores."""
-    if found["note"]:
-        return str(found["note"])
-    worst = found["max_abs_difference"]
+    if comparison["note"]:
+        return str(comparison["note"])
+    worst = comparison["max_abs_difference"]
     difference = "not a number" if worst is None else f"{worst:.1e}"
     return (
-        f"{found['rows']:,} rows of {found['calls']:,} calls scored again: largest difference "
-        f"{difference}, {found['over']:,} over {found['tolerance']:g}"
+        f"{comparison['rows']:,} rows of {comparison['calls']:,} calls scored again: largest "
+        f"difference {difference}, {comparison['over']:,} over {comparison['tolerance']:g}"
     )
 
 
@@ -102,24 +102,24 @@ def _change(shares: Mapping[str, float | None] | None) -> str:
 
 
 def _pictures(
-    found: Mapping[str, Any], features: Mapping[str, Mapping[str, Any]]
+    result: Mapping[str, Any], features: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Picture]]:
     """Titles and pictures by section."""
-    several = len(found["periods"]) > 1
+    several = len(result["periods"]) > 1
     of_features = {}
     for name, part in features.items():
         of_features[name] = skew_plots.shares(part["bins"])
         if part["lengths"]:
             of_features[f"{name}, lengths"] = skew_plots.shares(part["lengths"]["bins"])
     of_scores = {}
-    for name, part in found["tasks"].items():
+    for name, part in result["tasks"].items():
         if part["bins"]:
             of_scores[name] = skew_plots.shares(part["bins"])
         if several:
-            of_scores[f"{name}, over time"] = skew_plots.mean_scores(name, found["periods"])
-    over_time = {"Features that moved most": skew_plots.drift(found["periods"])} if several else {}
+            of_scores[f"{name}, over time"] = skew_plots.mean_scores(name, result["periods"])
+    over_time = {"Features that moved most": skew_plots.drift(result["periods"])} if several else {}
     return {"features": of_features, "scores": of_scores, "time": over_time}
 
 
-def _count(found: Mapping[str, Any], status: str) -> str:
-    return count(sum(part["status"] == status for part in found["features"].values()))
+def _count(result: Mapping[str, Any], status: str) -> str:
+    return count(sum(part["status"] == status for part in result["features"].values()))

@@ -22,8 +22,8 @@ def print_slices(console: Console, metrics: Mapping[str, Any]) -> None:
         console: The console.
         metrics: The content of an evaluation's metrics.json.
     """
-    for task, found in metrics["tasks"].items():
-        if slices := found.get("slices"):
+    for task, metrics_of_task in metrics["tasks"].items():
+        if slices := metrics_of_task.get("slices"):
             console.print(f"{escape(task)}: {escape(outcome(slices))}")
             if slices["reported"]:
                 console.print(_table(slices))
@@ -32,15 +32,15 @@ def print_slices(console: Console, metrics: Mapping[str, Any]) -> None:
 def _table(slices: Slices) -> Table:
     heads = ("rows", "positives", "excess to rest", "95 %", "calibration")
     table = number_table("slice", heads)
-    for found in slices["reported"]:
-        confirmed = found["confirmed"]
+    for entry in slices["reported"]:
+        confirmed = entry["confirmed"]
         table.add_row(
-            escape(titled(found)),
-            count(found["rows"]),
-            count(found["positives"]),
+            escape(titled(entry)),
+            count(entry["rows"]),
+            count(entry["positives"]),
             f"{confirmed['excess_logloss_difference']:+.4f}",
             effect_ends(confirmed),
-            decimal(found["calibration"], 3),
+            decimal(entry["calibration"], 3),
         )
     return table
 

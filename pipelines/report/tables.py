@@ -56,12 +56,12 @@ def margin(task: Mapping[str, Any], metric: str = "auc") -> float | None:
     return None if ends is None else (ends[1] - ends[0]) / 2
 
 
-def text_of(found: Mapping[str, Any], metric: Metric) -> str:
+def text_of(metrics: Mapping[str, Any], metric: Metric) -> str:
     """The value of a metric; calibration is marked `high` or `low` if it is off."""
     if metric.better != "one":
-        return decimal(found.get(metric.name))
-    off = found.get("calibration_off")
-    return decimal(found.get(metric.name), 3) + (f" {off}" if off else "")
+        return decimal(metrics.get(metric.name))
+    off = metrics.get("calibration_off")
+    return decimal(metrics.get(metric.name), 3) + (f" {off}" if off else "")
 
 
 def _places(tasks: Mapping[str, Any]) -> Table:
@@ -69,10 +69,10 @@ def _places(tasks: Mapping[str, Any]) -> Table:
     table = number_table("task", ["k", "requests", *map(str.upper, AT_K)], "order within requests")
     for name, task in tasks.items():
         for k in places(task.get("at_k") or {}):
-            rows = {name: task, **{f"  {n}": found for n, found in ordered(task).items()}}
-            for label, found in rows.items():
-                numbers = (decimal(found["at_k"].get(f"{metric}@{k}")) for metric in AT_K)
-                own = found is task
+            rows = {name: task, **{f"  {n}": metrics for n, metrics in ordered(task).items()}}
+            for label, metrics in rows.items():
+                numbers = (decimal(metrics["at_k"].get(f"{metric}@{k}")) for metric in AT_K)
+                own = metrics is task
                 requests = count(task["ranked_requests"]) if own else ""
                 style = "" if own else "dim"
                 table.add_row(escape(label), str(k), requests, *numbers, style=style)
@@ -83,8 +83,8 @@ def _own(tasks: Mapping[str, Any]) -> Table:
     """The user's metrics."""
     names = own_names(tasks)
     table = number_table("task", names, "your metrics")
-    for task, found in tasks.items():
-        table.add_row(escape(task), *(decimal(found["own"].get(name)) for name in names))
+    for task, metrics in tasks.items():
+        table.add_row(escape(task), *(decimal(metrics["own"].get(name)) for name in names))
     return table
 
 
@@ -101,7 +101,7 @@ def places(at_k: Mapping[str, float]) -> list[int]:
 def ordered(task: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """What else orders the task's requests: true probabilities, chance and the baselines."""
     others = {"ceiling": task["ceiling"], "random order": task.get("trivial"), **task["baselines"]}
-    return {name: found for name, found in others.items() if found and found.get("at_k")}
+    return {name: metrics for name, metrics in others.items() if metrics and metrics.get("at_k")}
 
 
 def _rows(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Cells, str]]:
@@ -112,8 +112,8 @@ def _rows(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Cells, str]]:
         trivial = task.get("trivial")
         if trivial and trivial["logloss"] is not None:
             yield "  train rate", _metrics(trivial), "dim"
-        for baseline, found in task["baselines"].items():
-            yield f"  {baseline}", _metrics(found), "dim"
+        for baseline, metrics in task["baselines"].items():
+            yield f"  {baseline}", _metrics(metrics), "dim"
 
 
 def summary_cells(task: Mapping[str, Any]) -> Cells:
@@ -125,9 +125,9 @@ def summary_cells(task: Mapping[str, Any]) -> Cells:
     return {order: cells[order], **beside, **cells}
 
 
-def _metrics(found: Mapping[str, Any]) -> dict[str, str]:
+def _metrics(metrics: Mapping[str, Any]) -> dict[str, str]:
     return {
-        metric.label or metric.name: text_of(found, metric)
+        metric.label or metric.name: text_of(metrics, metric)
         for metric in METRICS.where("summary")
-        if metric.name in found
+        if metric.name in metrics
     }

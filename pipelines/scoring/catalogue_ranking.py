@@ -99,13 +99,13 @@ class CatalogueRanking:
                 for name, block in self.catalogue.blocks.items()
             }
             mask = {CANDIDATE_MASK: np.ones((requests, count), bool)}
-            found = self.scorer.score(Batch({**context, **candidates, **mask}, layout))[self.task]
-            found = found.reshape(requests, count)
+            of_part = self.scorer.score(Batch({**context, **candidates, **mask}, layout))[self.task]
+            of_part = of_part.reshape(requests, count)
             request, event = np.nonzero((seen >= part.start) & (seen < part.stop))
-            found[request, seen[request, event] - begin] = -np.inf
-            number = np.broadcast_to(np.arange(begin, part.stop, dtype="int32"), found.shape)
+            of_part[request, seen[request, event] - begin] = -np.inf
+            number = np.broadcast_to(np.arange(begin, part.stop, dtype="int32"), of_part.shape)
             rows = np.concatenate([rows, number], axis=1)
-            scores = np.concatenate([scores, found], axis=1)
+            scores = np.concatenate([scores, of_part], axis=1)
             order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
             rows = np.take_along_axis(rows, order, axis=1)
             scores = np.take_along_axis(scores, order, axis=1)

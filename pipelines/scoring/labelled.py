@@ -35,12 +35,12 @@ def score_split(
     """
     footers = feed.split.footers
     work = partial(_scoring, footers, feed.column_names, feed.request, workers.load)
-    found: list[tuple[Scores, Scores]] = []
+    row_groups: list[tuple[Scores, Scores]] = []
     with closing(workers.engine.map_ordered(work, range(len(footers)))) as parts:
         for part in parts:
-            found.append(part)
+            row_groups.append(part)
             advance(len(next(iter(part[0].values()))))
-    labels, scores = map(concatenated, zip(*found, strict=True))
+    labels, scores = map(concatenated, zip(*row_groups, strict=True))
     return labels, scores
 
 

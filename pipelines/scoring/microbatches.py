@@ -100,7 +100,7 @@ def over_micro_batches(
     flat = tf.nest.flatten(tensors)
     requests = tf.shape(next(x for x in flat if x is not None))[0]
 
-    def body(place: tf.Tensor, sums: Any, firsts: Any, found: Any) -> Any:
+    def body(place: tf.Tensor, sums: Any, firsts: Any, pieces: Any) -> Any:
         begin = place * size
         part = [None if x is None else x[begin : begin + size] for x in flat]
         new = compute(place, tf.nest.pack_sequence_as(tensors, part))
@@ -108,7 +108,7 @@ def over_micro_batches(
             place + 1,
             [total + x for total, x in zip(sums, new.sums, strict=True)],
             [tf.where(place == 0, x, old) for x, old in zip(new.firsts, firsts, strict=True)],
-            [array.write(place, x) for array, x in zip(found, new.pieces, strict=True)],
+            [array.write(place, x) for array, x in zip(pieces, new.pieces, strict=True)],
         )
 
     arrays = [
@@ -117,10 +117,10 @@ def over_micro_batches(
         )
         for spec in zero.pieces
     ]
-    _, sums, firsts, found = tf.while_loop(
+    _, sums, firsts, pieces = tf.while_loop(
         lambda place, *_: tf.logical_or(place * size < requests, place == 0),
         body,
         (0, list(zero.sums), list(zero.firsts), arrays),
         parallel_iterations=_processors(),
     )
-    return MicroBatchResult(sums, firsts, [array.concat() for array in found])
+    return MicroBatchResult(sums, firsts, [array.concat() for array in pieces])

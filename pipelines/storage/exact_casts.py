@@ -122,8 +122,8 @@ def _is_utf8(values: pa.Array) -> bool:
 
 def _bytes(value: pa.Array) -> str:
     """The beginning of the bytes of one row."""
-    found = b"|".join(each or b"" for each in _flat(value).cast(pa.binary()).to_pylist())
-    return repr(found if len(found) <= 40 else found[:40] + b"...")
+    content = b"|".join(each or b"" for each in _flat(value).cast(pa.binary()).to_pylist())
+    return repr(content if len(content) <= 40 else content[:40] + b"...")
 
 
 def _flat(values: pa.Array) -> pa.Array:

@@ -17,9 +17,9 @@ def calibrate(model: RankingModel, valid: Feed) -> dict[str, tuple[float, float]
     model.calibrate({})
     labels, scores = Scorer(model).score_labelled(valid)
     names = [task.name for task in model.schema.tasks if task.has_probabilities]
-    found = {name: fit_calibration(labels[name], scores[name]) for name in names}
-    model.calibrate(found)
-    return found
+    numbers = {name: fit_calibration(labels[name], scores[name]) for name in names}
+    model.calibrate(numbers)
+    return numbers
 
 
 def fit_calibration(labels: np.ndarray, scores: np.ndarray) -> tuple[float, float]:

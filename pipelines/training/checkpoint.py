@@ -69,8 +69,8 @@ class Checkpoints:
 
     def all(self) -> list[Checkpoint]:
         """All checkpoints, the oldest first."""
-        found = [Checkpoint(p) for p in self.folder.glob("step-*") if _NAME.fullmatch(p.name)]
-        return sorted(found, key=lambda checkpoint: checkpoint.step)
+        checkpoints = [Checkpoint(p) for p in self.folder.glob("step-*") if _NAME.fullmatch(p.name)]
+        return sorted(checkpoints, key=lambda checkpoint: checkpoint.step)
 
     @property
     def newest(self) -> Checkpoint | None:

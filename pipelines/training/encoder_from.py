@@ -71,16 +71,16 @@ def start_from(
     Raises:
         PipelineError: The run does not fit, or no item of it is known.
     """
-    found = encoded(options, model)
-    known, items = found.copy_rows(fitted)
+    start = encoded(options, model)
+    known, items = start.copy_rows(fitted)
     if not known:
-        mine, theirs = found.pairs[0]
+        mine, theirs = start.pairs[0]
         raise PipelineError(
             f"`{_RUN}`: none of the values of {mine!r} is an item ({theirs!r}) of {options.run}. "
             "Both need the same items as a vocabulary: not hashed, and written in the same way."
         )
     said = f"encoder from {options.run}: {known:,} of {items:,} items known"
-    return found.model, said
+    return start.model, said
 
 
 def encoded(options: EncoderFrom, model: RankingModel) -> Encoded:
@@ -95,11 +95,11 @@ def encoded(options: EncoderFrom, model: RankingModel) -> Encoded:
         require_vectors_alone(model)
         features, trained = load_sequence_model(options.run)
         pairs = _pairs(model, history, trained)
-        found = with_encoder(model, trained, history)
+        started = with_encoder(model, trained, history)
     except (PipelineError, ValueError) as error:
         raise PipelineError(f"`model.encoder_from`: {sentence(error)}") from None
-    found.tower.histories[history].encoder.trainable = options.train == "tuned"
-    return Encoded(found, trained, features, pairs)
+    started.tower.histories[history].encoder.trainable = options.train == "tuned"
+    return Encoded(started, trained, features, pairs)
 
 
 def own_rate(options: EncoderFrom | None, model: RankingModel) -> OwnRate | None:

@@ -36,11 +36,11 @@ class History:
         """Whether each epoch was better than all before it; always with `keep = "last"`."""
         if self.options.keep == "last":
             return [True] * len(self.epochs)
-        best, found = float("-inf"), []
+        best, improved = float("-inf"), []
         for value in self.monitored:
-            found.append(value - _LEAST > best)
-            best = value if found[-1] else best
-        return found
+            improved.append(value - _LEAST > best)
+            best = value if improved[-1] else best
+        return improved
 
     @property
     def best(self) -> int | None:

@@ -131,12 +131,12 @@ def in_words(kept: Mapping[str, Kept]) -> str:
 
 
 def check_pruned(
-    found: Pruned, fitted: FittedFeatures, rows: DataSplit, request: str | None
+    result: Pruned, fitted: FittedFeatures, rows: DataSplit, request: str | None
 ) -> float:
     """Returns the largest difference of a score on some rows.
 
     Args:
-        found: The models.
+        result: The models.
         fitted: The features of the whole one.
         rows: The rows.
         request: Column of the request id; None: every row is a request.
@@ -144,10 +144,10 @@ def check_pruned(
     Raises:
         PipelineError: A score differs by more than `TOLERANCE`.
     """
-    whole = _in_float32(found.whole)
-    masked = Scorer(whole, _without_heads(whole, found.heads))
+    whole = _in_float32(result.whole)
+    masked = Scorer(whole, _without_heads(whole, result.heads))
     before = _scores(masked, Feed(rows, fitted, request))
-    after = _scores(Scorer(_in_float32(found.model)), Feed(rows, found.fitted, request))
+    after = _scores(Scorer(_in_float32(result.model)), Feed(rows, result.fitted, request))
     worst = max(float(np.abs(before[task] - after[task]).max(initial=0)) for task in before)
     if not worst <= TOLERANCE:
         raise PipelineError(

@@ -104,8 +104,10 @@ class TrainingReporter(EpochReporter):
         for task in self._tasks:
             wanted = ("auc", "logloss", f"ndcg@{self._monitor.places}")
             names = dict.fromkeys((*wanted, self._monitor.metrics.get(task, "auc")))
-            found = {name: metrics.get(f"val_{task}_{name}") for name in names}
-            numbers = "  ".join(f"{_written(n)} {x:.4f}" for n, x in found.items() if x is not None)
+            values = {name: metrics.get(f"val_{task}_{name}") for name in names}
+            numbers = "  ".join(
+                f"{_written(n)} {x:.4f}" for n, x in values.items() if x is not None
+            )
             weight = metrics.get(f"weight_{task}")
             numbers += "" if weight is None else f"  weight {weight:.3f}"
             self.say(f"  {task:{width}}  validation {numbers}")

@@ -166,5 +166,5 @@ def saved_tower(checkpoints: Checkpoints, key: str) -> TowerMode | None:
     """Returns the tower's mode of the last checkpoint; None without one of this training."""
     newest = checkpoints.newest
     state = newest.state if newest else {}
-    found = state.get("tower") if state.get("key") == key else None
-    return TowerMode(**found) if found else None
+    mode = state.get("tower") if state.get("key") == key else None
+    return TowerMode(**mode) if mode else None

@@ -108,7 +108,7 @@ class TowerGradient:
         leaves = [x for x in tf.nest.flatten(fields) if _has_gradient(x)]
         of_candidate = tf.convert_to_tensor(penalty) / candidates
         if self._rows is None:
-            found = self._compute(
+            result = self._compute(
                 fields, labels, totals, task_weights, of_candidate, weights, state
             )
         else:
@@ -126,13 +126,13 @@ class TowerGradient:
             of_tasks, by_shared = tf.zeros(len(self._tasks)), self._zeros_by_shared(weights)
             sums = [tf.zeros(()), of_tasks, *by_shared, *map(tf.zeros_like, weights)]
             zero = MicroBatchResult(sums, state, pieces)
-            found = over_micro_batches(part, (fields, labels), size, zero)
-        for variable, value in zip(self._tower.non_trainable_variables, found.firsts, strict=True):
+            result = over_micro_batches(part, (fields, labels), size, zero)
+        for variable, value in zip(self._tower.non_trainable_variables, result.firsts, strict=True):
             if variable.path in self._changed:
                 variable.assign(value)
-        loss, of_tasks, *gradients = found.sums
+        loss, of_tasks, *gradients = result.sums
         of_shared = gradients.pop(0) if self._shared else None
-        return TowerResult(loss, of_tasks, leaves, found.pieces, gradients, of_shared)
+        return TowerResult(loss, of_tasks, leaves, result.pieces, gradients, of_shared)
 
     def _zeros_by_shared(self, weights: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         numbers = sum(weights[place].shape.num_elements() for place in self._shared)

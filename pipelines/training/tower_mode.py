@@ -72,20 +72,20 @@ class TowerTuner:
         memory, key = _memory(), self._key(default)
         known = {} if memory is None else _read(memory)
         if key in known:
-            found = TowerMode(**known[key])
-            say(f"tower: {found}, the fastest as measured before ({memory})")
-            return found
+            best_mode = TowerMode(**known[key])
+            say(f"tower: {best_mode}, the fastest as measured before ({memory})")
+            return best_mode
         begin, seconds = time.perf_counter(), self._measured(default)
         if len(seconds) < 2:
             return default
         best = min(seconds, key=seconds.__getitem__)
-        found = best if seconds[default] > _GAIN * seconds[best] else default
+        best_mode = best if seconds[default] > _GAIN * seconds[best] else default
         if memory is not None:
-            _write(memory, {**known, key: found._asdict()})
+            _write(memory, {**known, key: best_mode._asdict()})
         each = "; ".join(f"{mode}: {1000 * time_:.0f} ms" for mode, time_ in seconds.items())
         took = time.perf_counter() - begin
-        say(f"tower: {found}. Seconds of a batch, measured in {took:.0f} s: {each}")
-        return found
+        say(f"tower: {best_mode}. Seconds of a batch, measured in {took:.0f} s: {each}")
+        return best_mode
 
     def _key(self, default: TowerMode) -> str:
         """A hash of the machine, the packages, the model and the shape of the batch."""
@@ -112,16 +112,16 @@ class TowerTuner:
         fields = self._model.embedding(inputs)
         state = self._model.tower.non_trainable_variables
         before = [variable.numpy() for variable in state]
-        found = {}
+        seconds = {}
         for mode in modes:
             try:
-                found[mode] = self._seconds(mode, fields, labels)
+                seconds[mode] = self._seconds(mode, fields, labels)
             except tf.errors.OpError:  # XLA cannot compile every operation
                 if mode == default:
                     raise
             for variable, value in zip(state, before, strict=True):
                 variable.assign(value)
-        return found
+        return seconds
 
     def _modes(self, default: TowerMode, mask: tf.Tensor) -> list[TowerMode]:
         """The default and others, each of another graph.
@@ -169,9 +169,9 @@ def _memory() -> Path | None:
 def _read(memory: Path) -> dict[str, Any]:
     """Reads earlier measurements; a missing or damaged file counts as empty."""
     with contextlib.suppress(OSError, ValueError):
-        found = json.loads(memory.read_text("utf-8"))
-        if isinstance(found, dict):
-            return found
+        measurements = json.loads(memory.read_text("utf-8"))
+        if isinstance(measurements, dict):
+            return measurements
     return {}
 
 

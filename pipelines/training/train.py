@@ -272,12 +272,12 @@ def _start(experiment: Experiment, data: TrainingData, fitted: FittedFeatures) -
             model, said = start_from(encoder, model, fitted)
         return _Start(model, fitted, {}, said)
     valid = DataSplit(data.folder / "valid")
-    found = pruned(run, experiment, fitted, valid)
-    worst = check_pruned(found, fitted, valid, data.request)
-    kept = {place: list(count) for place, count in found.kept.items()}
-    heads = {str(place): kept for place, kept in found.heads.items()}
+    result = pruned(run, experiment, fitted, valid)
+    worst = check_pruned(result, fitted, valid, data.request)
+    kept = {place: list(count) for place, count in result.kept.items()}
+    heads = {str(place): kept for place, kept in result.heads.items()}
     facts = {"kept": kept, "largest_difference": worst, **({"heads": heads} if heads else {})}
-    return _Start(found.model, found.fitted, facts, "")
+    return _Start(result.model, result.fitted, facts, "")
 
 
 def _from_other_runs(

@@ -53,15 +53,15 @@ class Validation:
         self._monitor = monitor
 
     def __call__(self) -> dict[str, Any]:
-        found = {task.name: _TaskMetrics(task, self._monitor.places) for task in self._tasks}
+        by_task = {task.name: _TaskMetrics(task, self._monitor.places) for task in self._tasks}
         for labels, scores, requests in self._scorer.labelled(self._feed):
             for name, label in labels.items():
                 if not np.isfinite(scores[name]).all():
                     raise diverged(f"scores of {name!r} are not finite")
-                found[name].add(label, scores[name], requests)
+                by_task[name].add(label, scores[name], requests)
         metrics = {
             f"val_{name}_{metric}": value
-            for name, task in found.items()
+            for name, task in by_task.items()
             for metric, value in task.metrics().items()
         }
         learned = any(
@@ -102,13 +102,13 @@ class _TaskMetrics:
 
     def metrics(self) -> dict[str, float]:
         negative, positive = map(np.concatenate, self._by_label)
-        found = {"auc": auc_by_class(positive, negative)}
+        values = {"auc": auc_by_class(positive, negative)}
         if self._has_chance and len(positive) and len(negative):
-            found[CHANCE] = auc_of_chance(len(positive), len(negative))
+            values[CHANCE] = auc_of_chance(len(positive), len(negative))
         if self._has_logloss:
-            found["logloss"] = sum(self._losses) / self._rows if self._rows else np.nan
+            values["logloss"] = sum(self._losses) / self._rows if self._rows else np.nan
             if len(positive) and len(negative):
                 rate = len(positive) / (len(positive) + len(negative))
-                found["normalised_entropy"] = entropy_ratio(found["logloss"], rate)
+                values["normalised_entropy"] = entropy_ratio(values["logloss"], rate)
         at_k = self._top.metrics().items()
-        return found | {name: value for name, value in at_k if value is not None}
+        return values | {name: value for name, value in at_k if value is not None}

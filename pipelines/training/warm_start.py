@@ -82,8 +82,8 @@ class WarmStart:
                 raise self._another("it has more variables")
             if variable.name == "learning_rate":
                 continue
-            found = re.search(r"table_\d+(_to_\d+)?", variable.path)
-            table = found[0] if found else ""
+            match = re.search(r"table_\d+(_to_\d+)?", variable.path)
+            table = match[0] if match else ""
             if table in rows and len(array) == old[table].rows:
                 value = keras.ops.convert_to_numpy(variable).copy()
                 value[rows[table].new] = array[rows[table].old]

@@ -92,8 +92,8 @@ class Workers:
             return context.all_reduce(tf.distribute.ReduceOp.SUM, mine)
 
         with self.together():
-            found = tf.function(lambda: self.strategy.run(everything))()
-            return self.strategy.experimental_local_results(found)[0].numpy()
+            results = tf.function(lambda: self.strategy.run(everything))()
+            return self.strategy.experimental_local_results(results)[0].numpy()
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:

@@ -60,8 +60,10 @@ def packages_and_machine() -> dict[str, str]:
 
 def this_machine() -> dict[str, Any]:
     """The hardware of this machine, with the accelerators that TensorFlow uses."""
-    found = [device for device in tf.config.list_physical_devices() if device.device_type != "CPU"]
-    details = (tf.config.experimental.get_device_details(device) for device in found)
+    accelerators = [
+        device for device in tf.config.list_physical_devices() if device.device_type != "CPU"
+    ]
+    details = (tf.config.experimental.get_device_details(device) for device in accelerators)
     return machine([str(one.get("device_name", "unnamed")) for one in details])
 
 

@@ -32,12 +32,12 @@ def print_comparison(console: Console, runs: list[Path]) -> None:
         PipelineError: A folder has no evaluation.
     """
     evaluations = _evaluations(runs)
-    found = {run: evaluation.metrics for run, evaluation in evaluations.items()}
-    console.print(_runs(found))
-    tasks = dict.fromkeys(task for metrics in found.values() for task in metrics["tasks"])
+    by_run = {run: evaluation.metrics for run, evaluation in evaluations.items()}
+    console.print(_runs(by_run))
+    tasks = dict.fromkeys(task for metrics in by_run.values() for task in metrics["tasks"])
     verdicts = []
     for task in tasks:
-        of_task = {run: m["tasks"][task] for run, m in found.items() if task in m["tasks"]}
+        of_task = {run: m["tasks"][task] for run, m in by_run.items() if task in m["tasks"]}
         console.print()
         console.print(_numbers(task, of_task))
         together = {run: evaluations[run] for run in of_task}
@@ -94,9 +94,9 @@ def _verdicts(task: str, sides: list[Side]) -> list[str]:
     return [compared.verdict(side, first) for side in others]
 
 
-def _runs(found: Mapping[str, Metrics]) -> Table:
+def _runs(by_run: Mapping[str, Metrics]) -> Table:
     table = number_table("run", ("model", "seed", "epoch", "split", "rows"), gap=_GAP)
-    for run, metrics in found.items():
+    for run, metrics in by_run.items():
         kept = metrics.get("kept")
         epoch = f"{kept['epoch']} of {kept['epochs']}" if kept else ABSENT
         texts = str(metrics["seed"]), epoch, metrics["split"], count(metrics["rows"])
@@ -104,8 +104,8 @@ def _runs(found: Mapping[str, Metrics]) -> Table:
     return table
 
 
-def _numbers(task: str, found: Mapping[str, Metrics]) -> Table:
-    cells = {run: summary_cells(metrics) for run, metrics in found.items()}
+def _numbers(task: str, by_run: Mapping[str, Metrics]) -> Table:
+    cells = {run: summary_cells(metrics) for run, metrics in by_run.items()}
     shown = columns_of(cells.values())
     table = number_table(task, shown, gap=_GAP)
     for run, texts in cells.items():
@@ -119,27 +119,27 @@ def _against_first(compared: TaskComparison, sides: list[Side]) -> Table:
     heads = ("AUC", f"95 % by {compared.unit}", "p", "logloss", "95 %")
     table = number_table("against first", heads, gap=_GAP)
     for side in others:
-        found = compared.differences(side, first)
+        differences = compared.differences(side, first)
         cells = []
-        if order := found.get("auc"):
+        if order := differences.get("auc"):
             cells = [f"{order['difference']:+.4f}", effect_ends(order), f"{order['p']:.3f}"]
-        if loss := found.get("logloss"):
+        if loss := differences.get("logloss"):
             cells += [f"{loss['difference']:+.4f}", effect_ends(loss)]
         table.add_row(escape(side.name), *(cells or [ABSENT] * 3))
     return table
 
 
-def _order(title: str, found: Mapping[str, Metrics], k: int) -> Table:
+def _order(title: str, by_run: Mapping[str, Metrics], k: int) -> Table:
     table = number_table(title, map(str.upper, AT_K), gap=_GAP)
-    for run, metrics in found.items():
+    for run, metrics in by_run.items():
         at_k = metrics.get("at_k") or {}
         table.add_row(escape(run), *(decimal(at_k.get(f"{name}@{k}")) for name in AT_K))
     return table
 
 
-def _own(title: str, found: Mapping[str, Metrics], names: list[str]) -> Table:
+def _own(title: str, by_run: Mapping[str, Metrics], names: list[str]) -> Table:
     table = number_table(title, names, gap=_GAP)
-    for run, metrics in found.items():
+    for run, metrics in by_run.items():
         own = metrics.get("own", {})
         table.add_row(escape(run), *(decimal(own.get(name)) for name in names))
     return table

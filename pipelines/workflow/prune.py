@@ -58,13 +58,13 @@ def prune(whole: Steps, smaller: Steps) -> None:
     fitted = FittedFeatures.load(whole.run.path("fit")).without(whole.experiment.model.exclude)
     fitted = fitted.with_tasks(whole.experiment.tasks)
     valid = DataSplit(whole.run.path("ingest") / "valid")
-    found = pruned(whole.run.folder, smaller.experiment, fitted, valid)
+    result = pruned(whole.run.folder, smaller.experiment, fitted, valid)
     difference = smaller.run.manifest("train")["pruned"]["largest_difference"]
-    smaller.console.print(f"kept: {in_words(found.kept)}", soft_wrap=True)
+    smaller.console.print(f"kept: {in_words(result.kept)}", soft_wrap=True)
     smaller.console.print(
         f"before training on, a score of the validation rows differs by at most {difference:.1e}"
     )
-    _show(smaller.console, _lines(whole, smaller, found, exported))
+    _show(smaller.console, _lines(whole, smaller, result, exported))
 
 
 def pruned_experiment(
@@ -95,7 +95,7 @@ def _newest_export(steps: Steps) -> Path:
     return newest
 
 
-def _lines(whole: Steps, smaller: Steps, found: Pruned, exported: Path) -> dict[str, _Line]:
+def _lines(whole: Steps, smaller: Steps, result: Pruned, exported: Path) -> dict[str, _Line]:
     experiment, data = whole.experiment, whole.run.path("ingest")
     split = DataSplit(data / experiment.evaluation.split)
     exports = [exported, _newest_export(smaller)]
@@ -111,18 +111,18 @@ def _lines(whole: Steps, smaller: Steps, found: Pruned, exported: Path) -> dict[
         ]
     )
     sizes = [sum(p.stat().st_size for p in path.rglob("*") if p.is_file()) for path in exports]
-    lines = {"whole": _Line(_weights(found.whole), sizes[0] / 1e6, times[0], _auc(whole))}
+    lines = {"whole": _Line(_weights(result.whole), sizes[0] / 1e6, times[0], _auc(whole))}
     epochs = smaller.experiment.training.epochs
     if epochs:
         progress = Progress(smaller.console)
-        arguments = split, whole.request, found.fitted, found.model, progress
+        arguments = split, whole.request, result.fitted, result.model, progress
         plain = experiment.model_copy(update={"evaluation": experiment.evaluation.metrics_only})
         tasks = evaluation.evaluate(plain, *arguments)[1]["tasks"]
         auc = {task: metrics["auc"] for task, metrics in tasks.items()}
-        lines["pruned"] = _Line(_weights(found.model), None, None, auc)
+        lines["pruned"] = _Line(_weights(result.model), None, None, auc)
     name = f"pruned, {epochs} epoch{'s' if epochs > 1 else ''} on" if epochs else "pruned"
     measured = sizes[1] / 1e6, times[1], _auc(smaller)
-    return {**lines, name: _Line(_weights(found.model), *measured)}
+    return {**lines, name: _Line(_weights(result.model), *measured)}
 
 
 def _weights(model: RankingModel) -> int:
@@ -131,7 +131,7 @@ def _weights(model: RankingModel) -> int:
 
 def _auc(steps: Steps) -> dict[str, float | None]:
     metrics = read_json(steps.run.path("evaluate") / METRICS)
-    return {task: found["auc"] for task, found in metrics["tasks"].items()}
+    return {task: metrics_of_task["auc"] for task, metrics_of_task in metrics["tasks"].items()}
 
 
 def _show(console: Console, lines: Mapping[str, _Line]) -> None:

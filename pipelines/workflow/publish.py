@@ -44,19 +44,19 @@ def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     """
     return {
         f"{task}/{name}": float(value)
-        for task, found in metrics["tasks"].items()
-        for name, value in _numbers(found)
+        for task, metrics_of_task in metrics["tasks"].items()
+        for name, value in _numbers(metrics_of_task)
         if value is not None
     }
 
 
-def _numbers(found: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
-    for name, value in found.items():
+def _numbers(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
+    for name, value in metrics.items():
         if isinstance(value, int | float):
             yield name, value
     for part in ("at_k", "own"):
-        yield from (found.get(part) or {}).items()
-    for name, ends in found.get("intervals", {}).items():
+        yield from (metrics.get(part) or {}).items()
+    for name, ends in metrics.get("intervals", {}).items():
         if ends:
             yield f"{name}_low", ends[0]
             yield f"{name}_high", ends[1]
@@ -96,8 +96,8 @@ def _to_mlflow(metrics: Mapping[str, Any], pictures: Mapping[str, Picture], run:
         with mlflow.start_run(run_name=run.resolve().name) as started:
             mlflow.log_params({key: str(value)[:_LONGEST] for key, value in settings.items()})
             mlflow.set_tags({name: metrics[name] for name in ("config_hash", "data_hash", "model")})
-            found = numbers(metrics).items()
-            mlflow.log_metrics({name.replace("@", "_at_"): value for name, value in found})
+            values = numbers(metrics).items()
+            mlflow.log_metrics({name.replace("@", "_at_"): value for name, value in values})
             for name, picture in pictures.items():
                 mlflow.log_figure(picture.figure, f"{name}.png")
             mlflow.log_artifact(str(page))

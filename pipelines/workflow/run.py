@@ -232,8 +232,8 @@ class Run:
         return [] if made is None else differences(made, self._settings(step))
 
     def _inputs(self, step: str, sources: Mapping[str, str] | None) -> dict[str, str]:
-        found = {name: self.manifest(name)["fingerprint"] for name in STEPS[step].reads}
-        return found | dict(sources or {})
+        fingerprints = {name: self.manifest(name)["fingerprint"] for name in STEPS[step].reads}
+        return fingerprints | dict(sources or {})
 
     def _fingerprint(self, step: str, inputs: Mapping[str, str]) -> str:
         return fingerprint([step, self.config_hash(step), inputs, versions()])

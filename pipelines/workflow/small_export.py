@@ -64,7 +64,7 @@ def with_export_weights(
         name: {
             "bytes": sum(weight.numpy().nbytes for weight in one.weights),
             "milliseconds": milliseconds,
-            "auc": {task: found["auc"] for task, found in summary["tasks"].items()},
+            "auc": {task: metrics["auc"] for task, metrics in summary["tasks"].items()},
         }
         for (name, one), milliseconds, summary in zip(named.items(), times, summaries, strict=True)
     }
@@ -92,8 +92,8 @@ def _show(console: Console, measured: Mapping[str, Mapping[str, Any]], change: f
     tasks = next(iter(measured.values()))["auc"]
     heads = ("MB", "ms a request", *(f"AUC {task}" for task in tasks))
     table = number_table("weights", heads, gap=2)
-    for name, found in measured.items():
-        size, speed = f"{found['bytes'] / 1e6:,.2f}", f"{found['milliseconds']:.2f}"
-        table.add_row(name, size, speed, *(decimal(auc) for auc in found["auc"].values()))
+    for name, numbers in measured.items():
+        size, speed = f"{numbers['bytes'] / 1e6:,.2f}", f"{numbers['milliseconds']:.2f}"
+        table.add_row(name, size, speed, *(decimal(auc) for auc in numbers["auc"].values()))
     console.print(table)
     console.print(f"largest change of a score: {change:.4f}")

@@ -145,9 +145,9 @@ class Steps(RunSteps):
             data = self.run.manifest("ingest")
             fitted, model = self.load()
             split = DataSplit(self.run.path("ingest") / self.experiment.evaluation.split)
-            found = (self.experiment, split, self.request, fitted, model, Progress(self.console))
+            inputs = (self.experiment, split, self.request, fitted, model, Progress(self.console))
             rates = evaluation.train_rates(data["labels"])
-            predictions, summary = evaluation.evaluate(*found, rates, workers)
+            predictions, summary = evaluation.evaluate(*inputs, rates, workers)
             about = about_run(self.experiment, self.run, fitted.schema)
             metrics = {**about, **summary, "drift": self._drift(split, fitted)}
             gates = self.experiment.evaluation.gates
@@ -223,14 +223,14 @@ class Steps(RunSteps):
 
     def skew(self, options: SkewOptions) -> dict[str, Any]:
         """Writes and prints drift and skew of a prediction log against this run."""
-        found = measure_skew(options, self.baseline(), Progress(self.console))
+        result = measure_skew(options, self.baseline(), Progress(self.console))
         target, page = self.run.folder / SKEW, self.run.folder / SKEW_REPORT
-        save_skew(found, target)
-        write_skew_report(found, self.experiment.name, page)
-        print_skew(self.console, found)
+        save_skew(result, target)
+        write_skew_report(result, self.experiment.name, page)
+        print_skew(self.console, result)
         places = "  ".join(escape(str(path)) for path in (target, page))
         self.console.print(f"[bold]skew[/bold]: written  [dim]{places}[/dim]", soft_wrap=True)
-        return found
+        return result
 
     def baseline(self) -> Baseline:
         """The baseline for a log: the model and the statistics of its training data."""

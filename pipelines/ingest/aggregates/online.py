@@ -102,11 +102,11 @@ class Aggregates:
         row = read_rows([keys], names, state)
         codes = {columns: known.find(row) for columns, known in state.codes.items()}
         moment = self._moment(time)
-        found: dict[str, float | None] = {}
+        by_name: dict[str, float | None] = {}
         for number, (each, prior) in enumerate(zip(state.aggregates, state.priors, strict=True)):
             code, zero = codes[each.keys], np.zeros(1, np.int64)
             if code is None:
-                found[each.name] = None
+                by_name[each.name] = None
                 continue
             past = state.pasts[number].only(code)
             recent = self._recent[number].get(code, ())
@@ -115,8 +115,8 @@ class Aggregates:
                 past.add(np.zeros(len(recent), np.int64), times, parts)
             shared = None if prior is None else prior.totals_before(zero, moment)
             value = float(past.values(zero, moment, shared).astype(np.float32)[0])
-            found[each.name] = None if math.isnan(value) else value
-        return found
+            by_name[each.name] = None if math.isnan(value) else value
+        return by_name
 
     def _moment(self, time: Any) -> np.ndarray:
         kind = self._state.columns.field(self._state.time).type

@@ -74,8 +74,8 @@ class Past:
         start, end = self._ranges(key, moment)
         sums = np.zeros((len(self.key) + 1, self.parts.shape[1]), np.int64)
         np.cumsum(self.parts, axis=0, out=sums[1:])
-        found = sums[end] - sums[start]
-        return found + self.totals[key] if self._folds else found
+        totals = sums[end] - sums[start]
+        return totals + self.totals[key] if self._folds else totals
 
     def forget(self, newest: Any) -> None:
         """Adds up or drops events that no moment from `newest` on needs one by one."""
@@ -94,12 +94,12 @@ class Past:
 
     def only(self, key: int) -> Past:
         """The past of one key, as key 0; empty for a negative key."""
-        found = Past(self._aggregate, self._ticks, 1)
+        past = Past(self._aggregate, self._ticks, 1)
         if self._folds and 0 <= key < len(self.totals):
-            found.totals = self.totals[[key]]
+            past.totals = self.totals[[key]]
         span = slice(*np.searchsorted(self.key, [key, key + 1]))
-        found.key, found.time, found.parts = self.key[span] * 0, self.time[span], self.parts[span]
-        return found
+        past.key, past.time, past.parts = self.key[span] * 0, self.time[span], self.parts[span]
+        return past
 
     def _keep(
         self, index: np.ndarray, key: np.ndarray, time: np.ndarray, parts: np.ndarray
@@ -139,9 +139,9 @@ class Past:
         counts = stop > first
         change = np.bincount(first[counts], minlength=len(order) + 1)
         change -= np.bincount(stop[counts], minlength=len(order) + 1)
-        found = np.empty(len(order), np.int64)
-        found[order] = np.cumsum(change)[: len(order)]
-        return found
+        counts_of_ranges = np.empty(len(order), np.int64)
+        counts_of_ranges[order] = np.cumsum(change)[: len(order)]
+        return counts_of_ranges
 
     def _next_of_value(self) -> np.ndarray:
         """The next event with the same key and value; the number of events if there is none."""

@@ -31,9 +31,9 @@ class Spill:
         ranges = np.searchsorted(self._bounds, time, side="right")
         order = np.argsort(ranges, kind="stable")
         table = pa.table({key: values[order] for key, values in columns.items()})
-        found, first = np.unique(ranges[order], return_index=True)
+        numbers, first = np.unique(ranges[order], return_index=True)
         ends = np.append(first[1:], len(order))
-        for number, start, end in zip(found, first, ends, strict=True):
+        for number, start, end in zip(numbers, first, ends, strict=True):
             path = _path(self._folder, name, number)
             if path not in self._files:
                 file = self._open.enter_context(pa.OSFile(str(path), "wb"))

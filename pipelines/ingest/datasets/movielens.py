@@ -60,10 +60,10 @@ def _with(ratings: pa.Table, facts: pa.Table, key: str, path: Path) -> pa.Table:
     row = pc.index_in(ratings[key], facts[key].combine_chunks())
     if row.null_count:
         raise PipelineError(f"{path}: {row.null_count} ratings name a {key} that has no entry.")
-    found = facts.take(row)
+    features = facts.take(row)
     for name in facts.column_names:
         if name != key:
-            ratings = ratings.append_column(name, found[name])
+            ratings = ratings.append_column(name, features[name])
     return ratings
 
 

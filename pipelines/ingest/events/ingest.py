@@ -127,10 +127,10 @@ def _divide(
 ) -> None:
     """Puts the events into buckets: all, or those of the kept items."""
     for events, _ in log.blocks():
-        found = events
+        frequent = events
         if kept is not None:
-            found = events.filter(pc.is_in(events[options.item], value_set=kept))
-        buckets.add(found, options.user)
+            frequent = events.filter(pc.is_in(events[options.item], value_set=kept))
+        buckets.add(frequent, options.user)
         advance(events.num_rows)
 
 

@@ -43,8 +43,8 @@ class ItemCounts:
     def sorted(self) -> pa.Table:
         """The items with a count, the most frequent first, then by item."""
         table = self.table()
-        found = table.filter(pc.greater(table[COUNT], 0))
-        return found.sort_by([(COUNT, "descending"), (self._item, "ascending")])
+        positive = table.filter(pc.greater(table[COUNT], 0))
+        return positive.sort_by([(COUNT, "descending"), (self._item, "ascending")])
 
     def _sums(self, table: pa.Table) -> pa.Table:
         sums = table.group_by(self._item).aggregate([(COUNT, "sum")])
