@@ -38,19 +38,19 @@ class _Place:
     fields: FieldMap = field(default_factory=FieldMap)
     experts: HeadLikeness = field(default_factory=HeadLikeness)
 
-    def add(self, each: AttentionRecord) -> None:
-        self.likeness.add(each)
-        if each.place.kind == "gate":  # whose keys are experts, and its values their outputs
-            outputs = np.swapaxes(each.value, 1, 2)
-            first = each.queries[:, :1]
-            self.experts.add(each._replace(output=outputs, queries=first, weights=None))
+    def add(self, record: AttentionRecord) -> None:
+        self.likeness.add(record)
+        if record.place.kind == "gate":  # whose keys are experts, and its values their outputs
+            outputs = np.swapaxes(record.value, 1, 2)
+            first = record.queries[:, :1]
+            self.experts.add(record._replace(output=outputs, queries=first, weights=None))
         if not self.weighs:
             return
-        self.totals.add(each)
-        if each.place.kind == "target_attention":
-            self.shares.add(each)
-        elif each.place.kind == "interaction":
-            self.fields.add(each)
+        self.totals.add(record)
+        if record.place.kind == "target_attention":
+            self.shares.add(record)
+        elif record.place.kind == "interaction":
+            self.fields.add(record)
 
 
 def audit_attention(
@@ -81,15 +81,15 @@ def audit_attention(
     of_requests = codes[chunk.starts[:-1]]
     places, gates = _recorded(model, chunk, advance)
     before, _ = _recorded(untrained, chunk, advance)
-    heads = {place: each.heads for place, each in places.items() if place.kind in REMOVABLE}
+    heads = {place: totals.heads for place, totals in places.items() if place.kind in REMOVABLE}
     lost = _removals(WithoutHeads(model, chunk, heads), heads, labels, codes, advance)
     keys = interaction_fields(model) if _interacts(places) else ()
     return {
         "requests": len(of_requests),
         "rows": int(chunk.starts[-1]),
         "places": [
-            _entry(place, each, before[place], lost.get(place), of_requests, keys)
-            for place, each in places.items()
+            _entry(place, totals, before[place], lost.get(place), of_requests, keys)
+            for place, totals in places.items()
         ],
         "gates": gates,
     }
@@ -110,13 +110,13 @@ def _recorded(
     places: dict[AttentionPlace, _Place] = {}
     gates: dict[str, list[NDArray[Any]]] = {}
     for batch, attended, of_batch in Recorder(model, chunk).batches():
-        for each in attended:
-            if each.place not in places:
-                places[each.place] = _Place(each.output.shape[2], each.weights is not None)
-            places[each.place].add(each)
-        there = batch.blocks[CANDIDATE_MASK]
+        for record in attended:
+            if record.place not in places:
+                places[record.place] = _Place(record.output.shape[2], record.weights is not None)
+            places[record.place].add(record)
+        is_candidate = batch.blocks[CANDIDATE_MASK]
         for task, gate in of_batch.items():
-            gates.setdefault(task, []).append(gate[there])
+            gates.setdefault(task, []).append(gate[is_candidate])
         advance(batch.rows)
     return places, {task: np.concatenate(parts) for task, parts in gates.items()}
 
@@ -181,8 +181,8 @@ def _entry(
         statistics = zip(
             totals.totals.heads(of_requests), before.totals.heads(of_requests), strict=True
         )
-        for head, (own, untrained) in zip(heads, statistics, strict=True):
-            head |= _statistics(place, own, untrained, names)
+        for head, (trained, untrained) in zip(heads, statistics, strict=True):
+            head |= _statistics(place, trained, untrained, names)
         if place.kind == "target_attention":
             entry["events"] = [share.entry for share in totals.shares.shares(of_requests)]
         elif between is not None:
@@ -198,7 +198,7 @@ def _likeness(
 ) -> dict[str, Any]:
     """Whether another head does the same: like outputs, and no loss that the interval can tell."""
     other = most_alike(alike, head)
-    known = [each for each in lost.values() if each is not None]
+    known = [loss for loss in lost.values() if loss is not None]
     nothing = bool(known) and all(low <= 0 <= high for _, low, high in known)
     return {
         "lost": dict(lost),
@@ -208,21 +208,25 @@ def _likeness(
 
 
 def _statistics(
-    place: AttentionPlace, own: HeadStatistics, before: HeadStatistics, keys: tuple[str, ...]
+    place: AttentionPlace, trained: HeadStatistics, before: HeadStatistics, keys: tuple[str, ...]
 ) -> dict[str, Any]:
     return {
-        "queries": own.queries,
-        "confidence": _ends(own.confidence),
-        "uniform": own.uniform.value,
+        "queries": trained.queries,
+        "confidence": _ends(trained.confidence),
+        "uniform": trained.uniform.value,
         "untrained_confidence": before.confidence.value,
-        "entropy": own.entropy.value,
-        "recency": None if own.recency is None else _ends(own.recency),
-        "place": one_place(place, own.offset, keys),
-        "place_share": _ends(own.offset_share),
-        "relations": {name: _ends(excess) for name, excess in own.relations.items()},
+        "entropy": trained.entropy.value,
+        "recency": None if trained.recency is None else _ends(trained.recency),
+        "place": one_place(place, trained.offset, keys),
+        "place_share": _ends(trained.offset_share),
+        "relations": {name: _ends(excess) for name, excess in trained.relations.items()},
         "functions": [
-            {"name": each.name, "measured": each.measured.value, "learned": each.learned}
-            for each in functions(place, own, before, keys)
+            {
+                "name": function.name,
+                "measured": function.measured.value,
+                "learned": function.learned,
+            }
+            for function in functions(place, trained, before, keys)
         ],
     }
 

@@ -66,9 +66,12 @@ class AttentionGradients:
         """Returns the attention of each place, in the order of the calls."""
         gradients = self._compiled(embedded_of(self._model, units))
         arrays: list[list[Any]] = [
-            [None if each is None else each.numpy() for each in of_place] for of_place in gradients
+            [None if tensor is None else tensor.numpy() for tensor in of_place]
+            for of_place in gradients
         ]
-        return [PlaceGradients(p, *each) for p, each in zip(self._places, arrays, strict=True)]
+        return [
+            PlaceGradients(p, *of_place) for p, of_place in zip(self._places, arrays, strict=True)
+        ]
 
     def _of_embedded(self, embedded: Any) -> list[tuple[tf.Tensor | None, ...]]:
         calls: list[HeadsCall] = []
@@ -102,9 +105,14 @@ def _attended(
     call: HeadsCall, rows: tf.Tensor, by_output: list[Any], by_weights: list[Any]
 ) -> tuple[tf.Tensor | None, ...]:
     products = tf.stack(_products(call.output, by_output))
-    sums = [tf.reduce_sum(each, axis=(2, 4)) for each in (products, tf.abs(products))]
+    sums = [
+        tf.reduce_sum(products_of_kind, axis=(2, 4))
+        for products_of_kind in (products, tf.abs(products))
+    ]
     by_row = (len(by_output), -1, entries_of_row(call.output, rows), call.output.shape[2])
-    heads = [tf.reduce_sum(tf.reshape(each, by_row), axis=2) for each in sums]
+    heads = [
+        tf.reduce_sum(tf.reshape(products_of_kind, by_row), axis=2) for products_of_kind in sums
+    ]
     copied = all(gradient is None for gradient in by_weights)  # of what makes the output
     if copied or not tf.is_tensor(call.weights):
         return None, None, *heads
@@ -147,7 +155,7 @@ def chefer(
             if passed is not None:
                 relevance[of_events(history)] = _by_event(model, events, history, passed)
     layers = [one.raising for one in _at(attended, "interaction")]
-    if layers and all(each is not None for each in layers):
+    if layers and all(layer is not None for layer in layers):
         relevance[FIELDS] = _by_field(model, units, _through_fields(model, layers))
     return relevance
 
@@ -158,8 +166,8 @@ def _through_fields(model: RankingModel, layers: list[Floats]) -> Floats:
     if layers[0].shape[-2] != count:
         return _from_pairs(layers[0], count)[:, :, 0]
     passed = np.ones((*layers[0].shape[:2], 1, count))
-    for each in reversed(layers):
-        passed = passed + passed @ each
+    for layer in reversed(layers):
+        passed = passed + passed @ layer
     return passed[:, :, 0] - 1
 
 
@@ -189,10 +197,10 @@ def field_attention(
 ) -> Floats | None:
     """The mean weight of each field over layers, heads and queries, (rows, U); None without any."""
     layers = [one.weights for one in _at(attended, "interaction")]
-    if not layers or any(each is None for each in layers):
+    if not layers or any(layer is None for layer in layers):
         return None
     count = len(interaction_fields(model))
-    layers = [_from_pairs(each, count).mean(axis=(1, 2)) for each in layers]
+    layers = [_from_pairs(layer, count).mean(axis=(1, 2)) for layer in layers]
     return _by_field(model, units, np.mean(layers, axis=0))
 
 
@@ -222,8 +230,8 @@ def _by_field(model: RankingModel, units: AllUnits, by_place: Floats) -> Floats:
     names, schema = units.fields.names, model.schema
     sums = np.zeros((*by_place.shape[:-1], len(names)))
     for index, field in enumerate(interaction_fields(model)):
-        own = field if field in names else history_field(schema, field.rpartition(".")[0])
-        sums[..., names.index(own)] += by_place[..., index]
+        owner = field if field in names else history_field(schema, field.rpartition(".")[0])
+        sums[..., names.index(owner)] += by_place[..., index]
     return sums
 
 

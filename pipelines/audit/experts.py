@@ -40,7 +40,7 @@ def task_gates(gates: Floats, clusters: Codes) -> TaskGates:
     values = gates.astype(np.float64)
     experts = values.shape[1]
     return TaskGates(
-        [interval_of(*mean_influence(values[:, each], clusters)) for each in range(experts)],
+        [interval_of(*mean_influence(values[:, expert], clusters)) for expert in range(experts)],
         np.bincount(values.argmax(axis=1), minlength=experts) / len(values),
         _evenness(values),
         float(np.abs(values - values.mean(axis=0)).sum(axis=1).mean() / 2),

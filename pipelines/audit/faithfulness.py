@@ -24,13 +24,13 @@ FEWEST_UNITS = 3  # of a row whose order means something
 WEAK = 0.3  # rank correlation, below which no ranking is recommended
 
 
-def order_agreement(first: Floats, second: Floats, there: Bools) -> Floats:
+def order_agreement(first: Floats, second: Floats, is_unit: Bools) -> Floats:
     """Spearman's rank correlation of each row, over the units that it has.
 
     Args:
         first: A relevance, (rows, U).
         second: What it should agree with, (rows, U).
-        there: The units that a row has, (rows, U).
+        is_unit: The units that a row has, (rows, U).
 
     Returns:
         (rows,): nan for rows with fewer than 3 units, or where `second` is the same for all of
@@ -44,14 +44,14 @@ def order_agreement(first: Floats, second: Floats, there: Bools) -> Floats:
     >>> print(order_agreement(np.array([[1.0, 2, 3, 9]]), np.array([[10.0, 20, 0, 5]]), there))
     [-0.5]
     """
-    first, second = (np.where(there, each, np.nan) for each in (first, second))
-    ordered = ~np.isnan(rank_correlation(second, second)) & (there.sum(axis=1) >= FEWEST_UNITS)
+    first, second = (np.where(is_unit, order, np.nan) for order in (first, second))
+    ordered = ~np.isnan(rank_correlation(second, second)) & (is_unit.sum(axis=1) >= FEWEST_UNITS)
     return np.where(ordered, np.nan_to_num(rank_correlation(first, second)), np.nan)
 
 
 def faithfulness(
     by_method: Mapping[str, Floats],
-    there: Bools,
+    is_unit: Bools,
     curves: Mapping[str, Floats],
     clusters: NDArray[np.intp],
 ) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def faithfulness(
 
     Args:
         by_method: Relevances for one task, (rows, U); leaving one out is one of them.
-        there: The units that a row has, (rows, U).
+        is_unit: The units that a row has, (rows, U).
         curves: By method and for random order, the losses of `deletion`, (rows, shares).
         clusters: Number of each row's user or request, whose rows depend on each other.
 
@@ -70,14 +70,18 @@ def faithfulness(
         defined. `ordered_rows`, those with a rank correlation. `verdict`: see `verdict`.
     """
     lost = by_method[LEAVE_ONE_OUT]
-    relevances = {name: each for name, each in by_method.items() if name != LEAVE_ONE_OUT}
-    by_size = {n: order_agreement(np.abs(r), np.abs(lost), there) for n, r in relevances.items()}
-    known = ~np.isnan(order_agreement(np.abs(lost), np.abs(lost), there))
+    relevances = {
+        name: values_of_method
+        for name, values_of_method in by_method.items()
+        if name != LEAVE_ONE_OUT
+    }
+    by_size = {n: order_agreement(np.abs(r), np.abs(lost), is_unit) for n, r in relevances.items()}
+    known = ~np.isnan(order_agreement(np.abs(lost), np.abs(lost), is_unit))
     sizes = {name: _mean(values[known], clusters[known]) for name, values in by_size.items()}
     methods = {
         name: {
             "size": _ends(sizes[name]),
-            "signed": _ends(_mean(order_agreement(relevance, lost, there), clusters)),
+            "signed": _ends(_mean(order_agreement(relevance, lost, is_unit), clusters)),
             "deletion": _share(curves, name, clusters),
         }
         for name, relevance in relevances.items()
@@ -127,11 +131,11 @@ def _share(
     curves: Mapping[str, Floats], method: str, clusters: NDArray[np.intp]
 ) -> list[float] | None:
     """The area above random order over that of leaving one out."""
-    own, best = ((curves[n] - curves[RANDOM]).mean(axis=1) for n in (method, LEAVE_ONE_OUT))
+    curve, best = ((curves[n] - curves[RANDOM]).mean(axis=1) for n in (method, LEAVE_ONE_OUT))
     if not best.sum() > 0:
         return None
     codes = np.unique(clusters, return_inverse=True)[1]
-    return _ends(ratio_influence(own, best, codes))
+    return _ends(ratio_influence(curve, best, codes))
 
 
 def _ends(influence: Influence) -> list[float] | None:

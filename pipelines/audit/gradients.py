@@ -100,9 +100,11 @@ class Gradients:
             {place: arrays[place] * sum_of for place, sum_of in zip(arrays, of_task, strict=True)}
             for of_task in sums
         ]
-        each = [_by_unit(self._model.embedding, product, units) for product in products]
+        by_unit = [_by_unit(self._model.embedding, product, units) for product in products]
         totals = [sum(_by_row(one) for one in product.values()) for product in products]
-        return {kind: np.stack([one[kind] for one in each]) for kind in each[0]}, np.stack(totals)
+        return {kind: np.stack([one[kind] for one in by_unit]) for kind in by_unit[0]}, np.stack(
+            totals
+        )
 
     def _of_parts(self, embedded: Any, vectors: list[tf.Tensor]) -> list[list[tf.Tensor]]:
         """The gradients of each task's logits by the parts of the embedding."""
@@ -137,8 +139,8 @@ def _parts(embedded: Mapping[str, Any]) -> Parts:
         parts |= {(side, i): block for i, block in enumerate(embedded[side])}
     for name, history in embedded["histories"].items():
         parts |= {("histories", name, part): history[part] for part in ("query", "events")}
-    for name, each in embedded.get("named", {}).items():
-        parts[("named", name, "vector")] = each["vector"]
+    for name, value in embedded.get("named", {}).items():
+        parts[("named", name, "vector")] = value["vector"]
     return parts
 
 
@@ -146,9 +148,9 @@ def _replaced(embedded: Any, parts: Parts, place: Place = ()) -> Any:
     if place in parts:
         return parts[place]
     if isinstance(embedded, dict):
-        return {key: _replaced(each, parts, (*place, key)) for key, each in embedded.items()}
+        return {key: _replaced(value, parts, (*place, key)) for key, value in embedded.items()}
     if isinstance(embedded, list):
-        return [_replaced(each, parts, (*place, i)) for i, each in enumerate(embedded)]
+        return [_replaced(value, parts, (*place, i)) for i, value in enumerate(embedded)]
     return embedded
 
 

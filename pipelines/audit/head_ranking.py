@@ -69,17 +69,17 @@ def _highest(
     ranked: Mapping[AttentionPlace, Floats], count: int
 ) -> dict[AttentionPlace, list[int]]:
     """The highest head of each place, then the highest of all others."""
-    kept = {place: [int(np.argmax(scores))] for place, scores in ranked.items()}
+    heads_of_place = {place: [int(np.argmax(scores))] for place, scores in ranked.items()}
     others = [
         (-float(score), number, head)
         for number, (place, scores) in enumerate(ranked.items())
         for head, score in enumerate(scores)
-        if head not in kept[place]
+        if head not in heads_of_place[place]
     ]
     places = list(ranked)
-    for _, number, head in sorted(others)[: count - len(kept)]:
-        kept[places[number]].append(head)
-    return {place: sorted(heads) for place, heads in kept.items()}
+    for _, number, head in sorted(others)[: count - len(heads_of_place)]:
+        heads_of_place[places[number]].append(head)
+    return {place: sorted(heads) for place, heads in heads_of_place.items()}
 
 
 def _relevance(
@@ -102,15 +102,15 @@ def _confidence(
     totals: dict[AttentionPlace, HeadTotals] = {}
     chunk = transform(table, fitted, None, labelled=False)
     for _, attended, _ in Recorder(model, chunk).batches():
-        for each in attended:
-            if each.place.kind == "gate" or each.output.shape[2] < 2:
+        for record in attended:
+            if record.place.kind == "gate" or record.output.shape[2] < 2:
                 continue
-            if each.weights is None:
+            if record.weights is None:
                 raise ValueError(
-                    f"the mechanism of {each.place} makes no weights, so that its heads have no "
+                    f"the mechanism of {record.place} makes no weights, so that its heads have no "
                     "confidence: rank them by relevance"
                 )
-            totals.setdefault(each.place, HeadTotals()).add(each)
+            totals.setdefault(record.place, HeadTotals()).add(record)
     rows = np.arange(len(table))
     return {
         place: np.array([head.confidence.value for head in of_place.heads(rows)])

@@ -60,11 +60,11 @@ class HeadTotals:
         self._counts: list[NDArray[Any]] = []
         self._requests: list[NDArray[Any]] = []
 
-    def add(self, each: AttentionRecord) -> None:
+    def add(self, record: AttentionRecord) -> None:
         """Adds a batch; the mechanism makes weights."""
-        sums, valid = _of_queries(each)
+        sums, valid = _of_queries(record)
         self._counts.append(valid.sum(axis=1))
-        self._requests.append(each.requests)
+        self._requests.append(record.requests)
         for name, values in sums.items():
             self._sums[name].append(np.where(valid[:, None], values, 0).sum(axis=2))
 
@@ -92,13 +92,13 @@ def _of_head(total: Mapping[str, Floats], counts: Codes, codes: Codes, head: int
     offsets = sorted(int(name.split()[1]) for name in total if name.startswith("offset "))
     best = max(
         offsets,
-        key=lambda offset: [column(f"{each} {offset}").sum() for each in ("offset", "queries")],
+        key=lambda offset: [column(f"{end} {offset}").sum() for end in ("offset", "queries")],
     )
     names = [name.removeprefix("hit ") for name in total if name.startswith("hit ")]
     relations = {}
     for name in names:
         rules = [f"at {offset} {name}" for offset in offsets] + [f"chance {name}"]
-        rule = max(rules, key=lambda each: float(column(each).sum()))
+        rule = max(rules, key=lambda end: float(column(end).sum()))
         relations[name] = mean(column(f"hit {name}") - column(rule))
     recency = None
     if "recency" in total:
@@ -115,11 +115,11 @@ def _of_head(total: Mapping[str, Floats], counts: Codes, codes: Codes, head: int
     )
 
 
-def _of_queries(each: AttentionRecord) -> tuple[dict[str, Floats], NDArray[np.bool_]]:
+def _of_queries(record: AttentionRecord) -> tuple[dict[str, Floats], NDArray[np.bool_]]:
     """Statistics (B, N or 1, T) by name, and the queries (B, T) that count."""
-    weights = each.shares
-    size = each.keys.sum(axis=1)  # (B,)
-    valid = each.queries & (size > 1)[:, None] & (weights.sum(axis=(1, 3)) > 0)
+    weights = record.shares
+    size = record.keys.sum(axis=1)  # (B,)
+    valid = record.queries & (size > 1)[:, None] & (weights.sum(axis=(1, 3)) > 0)
     top = weights.max(axis=3)
     first = weights.argmax(axis=3)  # (B, N, T)
     single = (weights >= top[..., None] * (1 - TIES)).sum(axis=3) == 1
@@ -130,43 +130,43 @@ def _of_queries(each: AttentionRecord) -> tuple[dict[str, Floats], NDArray[np.bo
         "uniform": np.broadcast_to(1 / sizes, (*sizes.shape[:2], top.shape[2])),
         "entropy": -(weights * logs).sum(axis=3) / np.log(sizes),
     }
-    base = _base(each, size)
+    base = _base(record, size)
     queries = np.broadcast_to(np.arange(weights.shape[2]), top.shape[::2])
-    for offset in _offsets(each):
+    for offset in _offsets(record):
         place = base + offset  # (B, T)
-        inside = (place >= 0) & (place < size[:, None] if _is_ordered(each) else place >= 0)
+        inside = (place >= 0) & (place < size[:, None] if _is_ordered(record) else place >= 0)
         sums[f"offset {offset}"] = single & (first == place[:, None]) & inside[:, None]
         sums[f"queries {offset}"] = inside[:, None]
-        for name, relation in each.relations.items():
+        for name, relation in record.relations.items():
             where = np.clip(place, 0, relation.shape[2] - 1)
             hit = np.take_along_axis(relation, where[..., None], axis=2)[..., 0]
             sums[f"at {offset} {name}"] = (hit & inside)[:, None]
-    for name, relation in each.relations.items():
+    for name, relation in record.relations.items():
         hit = relation[np.arange(len(first))[:, None, None], queries[:, None], first]
         sums[f"hit {name}"] = hit & single
         sums[f"chance {name}"] = (relation.sum(axis=2) / sizes[:, 0])[:, None]
-    if _is_ordered(each) and each.place.kind != "encoder":
-        time = np.where(each.keys, np.arange(each.keys.shape[1]), np.nan)
+    if _is_ordered(record) and record.place.kind != "encoder":
+        time = np.where(record.keys, np.arange(record.keys.shape[1]), np.nan)
         ranked = rank_correlation(weights, time[:, None, None])
         sums["recency"], sums["ordered"] = np.nan_to_num(ranked), ~np.isnan(ranked)
     return sums, valid
 
 
-def _is_ordered(each: AttentionRecord) -> bool:
+def _is_ordered(record: AttentionRecord) -> bool:
     """Whether the keys are events, oldest first."""
-    return bool(each.place.history)
+    return bool(record.place.history)
 
 
-def _base(each: AttentionRecord, size: Codes) -> Codes:
+def _base(record: AttentionRecord, size: Codes) -> Codes:
     """The place of a query's offset 0, (B, T)."""
-    queries = each.queries.shape[1]
-    if each.place.kind == "encoder":
-        return np.broadcast_to(np.arange(queries), each.queries.shape)
-    last = size[:, None] - 1 if _is_ordered(each) else np.zeros((len(size), 1), int)
-    return np.broadcast_to(last, each.queries.shape)
+    queries = record.queries.shape[1]
+    if record.place.kind == "encoder":
+        return np.broadcast_to(np.arange(queries), record.queries.shape)
+    last = size[:, None] - 1 if _is_ordered(record) else np.zeros((len(size), 1), int)
+    return np.broadcast_to(last, record.queries.shape)
 
 
-def _offsets(each: AttentionRecord) -> range:
-    if each.place.kind == "encoder":
+def _offsets(record: AttentionRecord) -> range:
+    if record.place.kind == "encoder":
         return range(-NEAR, NEAR + 1)
-    return range(1 - NEAR, 1) if _is_ordered(each) else range(each.keys.shape[1])
+    return range(1 - NEAR, 1) if _is_ordered(record) else range(record.keys.shape[1])

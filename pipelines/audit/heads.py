@@ -42,8 +42,8 @@ class HeadUnits(Units):
             cls(schema, inputs, tuple(names), np.ones((rows, len(names)), bool)) if names else None
         )
 
-    def without(self, gone: Bools) -> Inputs:
-        return {**self.inputs, _GONE: gone}
+    def without(self, removed: Bools) -> Inputs:
+        return {**self.inputs, _GONE: removed}
 
 
 def several(attended: list[PlaceGradients]) -> list[PlaceGradients]:
@@ -53,9 +53,9 @@ def several(attended: list[PlaceGradients]) -> list[PlaceGradients]:
 
 def side_by_side(arrays: list[Floats], rows: int) -> Floats:
     """Joins arrays (tasks, rows, N) of several places."""
-    shapes = [(len(each), rows, each.shape[2]) for each in arrays]
+    shapes = [(len(array), rows, array.shape[2]) for array in arrays]
     pairs = zip(arrays, shapes, strict=True)
-    return np.concatenate([np.broadcast_to(each, shape) for each, shape in pairs], axis=2)
+    return np.concatenate([np.broadcast_to(array, shape) for array, shape in pairs], axis=2)
 
 
 class HeadLogits(Logits):
@@ -66,17 +66,17 @@ class HeadLogits(Logits):
     """
 
     def of_model(self, model: RankingModel, inputs: dict[str, Any]) -> dict[str, tf.Tensor]:
-        gone, done = inputs.pop(_GONE), 0
+        removed, done = inputs.pop(_GONE), 0
 
         def visit(place: AttentionPlace, call: HeadsCall) -> HeadsCall:
             nonlocal done
             count = call.output.shape[2]
             if count < 2:
                 return call
-            kept = tf.cast(~gone[:, done : done + count], call.output.dtype)
-            kept = tf.repeat(kept, entries_of_row(call.output, tf.shape(gone)[0]), axis=0)
+            factors = tf.cast(~removed[:, done : done + count], call.output.dtype)
+            factors = tf.repeat(factors, entries_of_row(call.output, tf.shape(removed)[0]), axis=0)
             done += count
-            return call._replace(output=call.output * kept[:, None, :, None])
+            return call._replace(output=call.output * factors[:, None, :, None])
 
         with watch_attention(model, visit):
             return model(inputs, training=False)

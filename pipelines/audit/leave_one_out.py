@@ -62,9 +62,9 @@ def leave_one_out(logits: Callable[[Inputs], Floats], whole: Floats, units: Unit
     """
     lost = np.zeros((*whole.shape, len(units.names)))
     for unit in np.flatnonzero(units.there.any(axis=0)):
-        gone = np.zeros_like(units.there)
-        gone[:, unit] = units.there[:, unit]
-        lost[..., unit] = (whole - logits(units.without(gone))) * gone[:, unit]
+        removed = np.zeros_like(units.there)
+        removed[:, unit] = units.there[:, unit]
+        lost[..., unit] = (whole - logits(units.without(removed))) * removed[:, unit]
     return np.where(np.abs(lost) < RESOLUTION, 0.0, lost)
 
 
@@ -89,7 +89,9 @@ def deletion(
     Returns:
         (tasks, rows, shares).
     """
-    lost = [whole - logits(units.without(gone)) for gone in _gone(units, relevance, shares, rng)]
+    lost = [
+        whole - logits(units.without(removed)) for removed in _gone(units, relevance, shares, rng)
+    ]
     return np.stack(lost, axis=-1)
 
 

@@ -34,8 +34,8 @@ class Share(NamedTuple):
     def entry(self) -> dict[str, Any]:
         """The part as metrics.json has it."""
         ends = {
-            name: [each.value, each.low, each.high]
-            for name, each in (("weight", self.weight), ("lift", self.lift))
+            name: [interval.value, interval.low, interval.high]
+            for name, interval in (("weight", self.weight), ("lift", self.lift))
         }
         return {"name": self.name, "events": self.events, **ends}
 
@@ -47,11 +47,11 @@ class FieldMap:
         self._total: NDArray[Any] = np.zeros(())
         self._counts: NDArray[Any] = np.zeros(())
 
-    def add(self, each: AttentionRecord) -> None:
+    def add(self, record: AttentionRecord) -> None:
         """Adds a batch."""
-        there = each.queries.astype(np.float64)
-        self._total = self._total + np.einsum("bnts,bt->nts", each.shares, there)
-        self._counts = self._counts + there.sum(axis=0)
+        is_query = record.queries.astype(np.float64)
+        self._total = self._total + np.einsum("bnts,bt->nts", record.shares, is_query)
+        self._counts = self._counts + is_query.sum(axis=0)
 
     def mean(self) -> NDArray[Any]:
         """The mean share of each field in the attention of each field, by head: (N, F, F).
@@ -89,23 +89,23 @@ class EventShares:
         self._counts: list[NDArray[Any]] = []
         self._requests: list[NDArray[Any]] = []
 
-    def add(self, each: AttentionRecord) -> None:
+    def add(self, record: AttentionRecord) -> None:
         """Adds a batch of a place whose keys are events."""
-        weights = each.shares.mean(axis=1)  # (B, T, S)
-        size = each.keys.sum(axis=1)
-        valid = each.queries & (size > 1)[:, None] & (weights.sum(axis=2) > 0)
+        weights = record.shares.mean(axis=1)  # (B, T, S)
+        size = record.keys.sum(axis=1)
+        valid = record.queries & (size > 1)[:, None] & (weights.sum(axis=2) > 0)
         age = size[:, None] - 1 - np.arange(weights.shape[2])
         groups = {
-            _age(low, high): ((age >= low) & (age < high) & each.keys)[:, None]
+            _age(low, high): ((age >= low) & (age < high) & record.keys)[:, None]
             for low, high in AGES
         }
-        for name, group in {**groups, **each.relations}.items():
+        for name, group in {**groups, **record.relations}.items():
             number = group.sum(axis=2) / np.maximum(size, 1)[:, None]
             weight = (weights * group).sum(axis=2)
             sums = (number * valid).sum(axis=1), (weight * valid).sum(axis=1)
             self._sums[name].append(sums)
         self._counts.append(valid.sum(axis=1))
-        self._requests.append(each.requests)
+        self._requests.append(record.requests)
 
     def shares(self, clusters: Codes) -> list[Share]:
         """The attention of the events, the mean over heads.
@@ -122,8 +122,12 @@ class EventShares:
             number, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
             if number.sum() > 0:
                 events = float(number.sum() / counts.sum())
-                influences = (ratio_influence(weight, each, codes) for each in (counts, number))
-                entries.append(Share(name, events, *(interval_of(*each) for each in influences)))
+                influences = (
+                    ratio_influence(weight, numbers, codes) for numbers in (counts, number)
+                )
+                entries.append(
+                    Share(name, events, *(interval_of(*numbers) for numbers in influences))
+                )
         return entries
 
 

@@ -120,7 +120,7 @@ class Recorder:
                 }
             else:
                 self._model.tower(embedded, training=False)
-        events = {name: each["event_mask"] for name, each in embedded["histories"].items()}
+        events = {name: history["event_mask"] for name, history in embedded["histories"].items()}
         return {"calls": calls, "events": events, "gates": gates}
 
     def _record_of(
@@ -193,11 +193,11 @@ def _tensors(call: HeadsCall) -> dict[str, tf.Tensor]:
     keys = call.masks.key
     entries, queries = tf.shape(call.output)[0], tf.shape(call.output)[1]
     length, context = tf.shape(call.value)[1], call.masks.context_size
-    there = tf.ones((entries, length), tf.bool) if keys is None else tf.cast(keys, tf.bool)
+    is_key = tf.ones((entries, length), tf.bool) if keys is None else tf.cast(keys, tf.bool)
     tensors = {
         "output": tf.cast(call.output, tf.float32),
         "value": tf.cast(call.value, tf.float32)[:, context:],
-        "keys": tf.broadcast_to(there, (entries, length))[:, context:],
+        "keys": tf.broadcast_to(is_key, (entries, length))[:, context:],
     }
     if call.weights is not None:
         weights = tf.cast(dense_weights(call.weights, queries, length), tf.float32)
@@ -216,7 +216,7 @@ def _frequencies(schema: Schema, chunk: Chunk) -> Iterator[tuple[str, NDArray[np
     """How often each id is an event of these rows, of the first sequence of each history."""
     inputs = chunk.layout.inputs({**chunk.blocks, CANDIDATE_MASK: np.empty(0)})
     for sequences in schema.histories.values():
-        ids = next((inputs[each.name] for each in sequences if not is_age(each)), None)
+        ids = next((inputs[sequence.name] for sequence in sequences if not is_age(sequence)), None)
         if ids is not None:
-            name = next(each.name for each in sequences if not is_age(each))
+            name = next(sequence.name for sequence in sequences if not is_age(sequence))
             yield name, np.bincount(ids[: len(chunk.starts) - 1].ravel())

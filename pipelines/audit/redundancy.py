@@ -42,16 +42,16 @@ class HeadLikeness:
         self._vectors: list[Floats] = []
         self._sums: dict[str, list[tuple[Floats, int]]] = defaultdict(list)
 
-    def add(self, each: AttentionRecord) -> None:
+    def add(self, record: AttentionRecord) -> None:
         """Adds a batch."""
-        outputs = each.output[each.queries]
+        outputs = record.output[record.queries]
         if sum(map(len, self._vectors)) < QUERIES:
             self._vectors.append(outputs)
         self._sums["outputs"].append(_cosines(outputs))
-        value = np.broadcast_to(each.value, (len(each.keys), *each.value.shape[1:]))
-        self._sums["values"].append(_cosines(value[each.keys]))
-        if each.weights is not None:
-            weights = np.moveaxis(each.weights, 1, 2)[each.queries]  # (queries, N, S)
+        value = np.broadcast_to(record.value, (len(record.keys), *record.value.shape[1:]))
+        self._sums["values"].append(_cosines(value[record.keys]))
+        if record.weights is not None:
+            weights = np.moveaxis(record.weights, 1, 2)[record.queries]  # (queries, N, S)
             self._sums["weights"].append((np.einsum("qis,qjs->ij", weights, weights), len(weights)))
 
     def redundancy(self) -> Redundancy:
@@ -86,8 +86,8 @@ def cka(outputs: Floats) -> Floats:
     """
     count = outputs.shape[1]
     kernels = []
-    for each in outputs - outputs.mean(axis=1, keepdims=True):
-        kernel = each @ each.T
+    for matrix in outputs - outputs.mean(axis=1, keepdims=True):
+        kernel = matrix @ matrix.T
         np.fill_diagonal(kernel, 0)
         kernels.append(kernel)
     heads = len(outputs)
@@ -98,8 +98,8 @@ def cka(outputs: Floats) -> Floats:
     product = np.array([[np.vdot(one, other) for other in kernels] for one in kernels])
     mixed = product + np.outer(total, total) / ((count - 1) * (count - 2))
     hsic = (mixed - 2 / (count - 2) * rows @ rows.T) / (count * (count - 3))
-    own = np.sqrt(np.maximum(np.diag(hsic), 0))
-    scale = np.outer(own, own)
+    norms = np.sqrt(np.maximum(np.diag(hsic), 0))
+    scale = np.outer(norms, norms)
     return np.divide(hsic, scale, out=np.zeros_like(hsic), where=scale > 0)
 
 
@@ -112,5 +112,5 @@ def most_alike(redundancy: Redundancy, head: int) -> tuple[int, float] | None:
     others = [int(other) for other in known if other != head]
     if not others:
         return None
-    other = max(others, key=lambda each: redundancy.cka[head, each])
+    other = max(others, key=lambda number: redundancy.cka[head, number])
     return other, float(redundancy.cka[head, other])

@@ -65,7 +65,7 @@ def relevance(
     if not pieces:
         return {}
     joined = {kind: Measured.joined([piece[kind] for piece in pieces]) for kind in pieces[0]}
-    totals = {name: np.sum([each[name] for each in sums], axis=0) for name in sums[0]}
+    totals = {name: np.sum([part[name] for part in sums], axis=0) for name in sums[0]}
     return {
         task.name: {
             "rows": len(table),
@@ -83,19 +83,19 @@ def relevance(
 
 def summarised(measured: Measured, task: int, clusters: NDArray[np.intp]) -> dict[str, Any]:
     """What metrics.json has of one kind of units and one task."""
-    by_method = {name: each[task] for name, each in measured.by_method.items()}
-    curves = {name: each[task] for name, each in measured.curves.items()}
+    by_method = {name: values[task] for name, values in measured.by_method.items()}
+    curves = {name: values[task] for name, values in measured.curves.items()}
     count = measured.there.sum(axis=0)
     return {
         "units": list(measured.names),
         "count": count.tolist(),
-        "shares": {name: _shares(each) for name, each in by_method.items()},
+        "shares": {name: _shares(values) for name, values in by_method.items()},
         "means": {
-            name: (each.sum(axis=0) / np.maximum(count, 1)).tolist()
-            for name, each in by_method.items()
+            name: (values.sum(axis=0) / np.maximum(count, 1)).tolist()
+            for name, values in by_method.items()
         },
         "removed": list(SHARES),
-        "curves": {name: each.mean(axis=0).tolist() for name, each in curves.items()},
+        "curves": {name: values.mean(axis=0).tolist() for name, values in curves.items()},
         **faithfulness(by_method, measured.there, curves, clusters),
     }
 

@@ -101,9 +101,9 @@ class Measure:
         methods[CHEFER] = chefer(self._model, units, attended)
         methods[ATTENTION] = self._attention(units, attended)
         results = {}
-        for kind, each in units.by_kind().items():
+        for kind, units_of_kind in units.by_kind().items():
             by_method = {name: of[kind] for name, of in methods.items() if kind in of}
-            results[kind] = self._measured(self._logits, whole, each, by_method)
+            results[kind] = self._measured(self._logits, whole, units_of_kind, by_method)
         heads = HeadUnits.of(self._model.schema, inputs, attended)
         if heads is not None:
             by_method = self._of_heads(units, attended)
@@ -126,7 +126,7 @@ class Measure:
         self, logits: Logits, whole: Floats, units: Units, by_method: dict[str, Floats]
     ) -> Measured:
         by_method = {LEAVE_ONE_OUT: leave_one_out(logits, whole, units), **by_method}
-        by_method = {name: each * units.there for name, each in by_method.items()}
+        by_method = {name: relevances * units.there for name, relevances in by_method.items()}
 
         def lost(relevance: Floats) -> Floats:
             return deletion(logits, whole, units, relevance, SHARES, self._rng)
@@ -136,7 +136,7 @@ class Measure:
                 return lost(relevance[0])
             return np.stack([lost(one)[index] for index, one in enumerate(relevance)])
 
-        curves = {name: by_task(each) for name, each in by_method.items()}
+        curves = {name: by_task(relevances) for name, relevances in by_method.items()}
         draws = self._rng.random((DRAWS, *units.there.shape))
         curves[RANDOM] = np.mean([lost(draw) for draw in draws], axis=0)
         return Measured(units.names, units.there, by_method, curves)
@@ -155,5 +155,6 @@ class Measure:
             relevances[FIELDS] = of_fields
         tasks = len(self._model.schema.tasks)
         return {
-            kind: np.broadcast_to(each, (tasks, *each.shape)) for kind, each in relevances.items()
+            kind: np.broadcast_to(attention, (tasks, *attention.shape))
+            for kind, attention in relevances.items()
         }

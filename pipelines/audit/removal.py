@@ -49,9 +49,9 @@ class WithoutHeads:
         outputs = []
         for blocks in self._batches:
             scores = self._compiled(block_tensors(blocks), masks)
-            there = blocks[CANDIDATE_MASK]
-            outputs.append({task: score.numpy()[there] for task, score in scores.items()})
-        return {task: np.concatenate([each[task] for each in outputs]) for task in outputs[0]}
+            is_candidate = blocks[CANDIDATE_MASK]
+            outputs.append({task: score.numpy()[is_candidate] for task, score in scores.items()})
+        return {task: np.concatenate([output[task] for output in outputs]) for task in outputs[0]}
 
     def _probabilities(
         self, blocks: Mapping[str, tf.Tensor], masks: Sequence[tf.Tensor]

@@ -31,7 +31,7 @@ class Units:
     names: tuple[str, ...]
     there: Bools
 
-    def without(self, gone: Bools) -> Inputs:
+    def without(self, removed: Bools) -> Inputs:
         """The rows without some of their parts, shape (rows, U)."""
         raise NotImplementedError
 
@@ -46,15 +46,15 @@ class Fields(Units):
     def of(cls, schema: Schema, inputs: Inputs) -> Fields:
         """The fields of some rows."""
         columns = _field_columns(schema)
-        there = [
-            np.any([_there(schema[name], inputs[name]) for name in each], axis=0)
-            for each in columns.values()
+        is_value = [
+            np.any([_there(schema[name], inputs[name]) for name in columns_of_field], axis=0)
+            for columns_of_field in columns.values()
         ]
-        return cls(schema, inputs, tuple(columns), np.stack(there, axis=1))
+        return cls(schema, inputs, tuple(columns), np.stack(is_value, axis=1))
 
-    def without(self, gone: Bools) -> Inputs:
+    def without(self, removed: Bools) -> Inputs:
         inputs: dict[str, NDArray[Any]] = dict(self.inputs)
-        for some, columns in zip(gone.T, _field_columns(self.schema).values(), strict=True):
+        for some, columns in zip(removed.T, _field_columns(self.schema).values(), strict=True):
             for name in columns:
                 missing = np.nan if isinstance(self.schema[name], Numeric) else PADDING_ID
                 value = inputs[name]
@@ -84,14 +84,14 @@ class Events(Units):
         happened = np.any([inputs[name] != PADDING_ID for name in columns], axis=0)
         count = min(happened.shape[1], MOST_EVENTS)
         latest_first = np.argsort(~happened[:, ::-1], axis=1, kind="stable")[:, :count]
-        there = np.arange(count) < happened.sum(axis=1, keepdims=True)
+        is_event = np.arange(count) < happened.sum(axis=1, keepdims=True)
         names = tuple(f"{number}" for number in range(1, count + 1))
-        return cls(schema, inputs, names, there, columns, happened.shape[1] - 1 - latest_first)
+        return cls(schema, inputs, names, is_event, columns, happened.shape[1] - 1 - latest_first)
 
-    def without(self, gone: Bools) -> Inputs:
+    def without(self, removed: Bools) -> Inputs:
         first = self.inputs[self.columns[0]]
         away = np.zeros(first.shape, bool)
-        np.put_along_axis(away, self.places, gone & self.there, axis=1)
+        np.put_along_axis(away, self.places, removed & self.there, axis=1)
         order = np.argsort(away, axis=1, kind="stable")
         left = ~np.take_along_axis(away, order, axis=1)
         moved = {

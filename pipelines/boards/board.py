@@ -136,19 +136,21 @@ class LoadedBoard(NamedTuple):
             raise PipelineError(f"{self.name}, model {model.name!r}: {error}") from None
 
 
-def _changed(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _changed(common: Mapping[str, Any], of_model: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a board's `set` and those of a model, which come first where both have one.
 
     A key of the board such as `model.width` also holds for a model that gives the table `model`.
     """
-    tables = {key: value for key, value in own.items() if isinstance(value, dict)}
+    tables = {key: value for key, value in of_model.items() if isinstance(value, dict)}
 
     def is_given(key: str) -> bool:
         table, _, options = key.partition(".")
         return options.partition(".")[0] in tables.get(table, ())
 
-    kept = {key: value for key, value in common.items() if key not in own and not is_given(key)}
-    return {**tables, **kept, **{key: own[key] for key in own if key not in tables}}
+    of_board = {
+        key: value for key, value in common.items() if key not in of_model and not is_given(key)
+    }
+    return {**tables, **of_board, **{key: of_model[key] for key in of_model if key not in tables}}
 
 
 def named_boards() -> list[str]:

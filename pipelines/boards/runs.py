@@ -108,30 +108,30 @@ def run_board(
     Raises:
         PipelineError: A run fails; the sentence names it. Start again to go on after it.
     """
-    chosen = [model for model in loaded.board.models if model.name in names]
+    models = [model for model in loaded.board.models if model.name in names]
     # All files are checked before the first hour of training.
-    for model in chosen:
+    for model in models:
         check_shown(loaded, model)
         _check_model(loaded, model)
-    first = {model.name: loaded.experiment(model).seed for model in chosen}
+    first = {model.name: loaded.experiment(model).seed for model in models}
     planned, data = [], dict[int, Path]()
-    for place, model in ((place, model) for place in range(seeds) for model in chosen):
+    for place, model in ((place, model) for place in range(seeds) for model in models):
         seed = first[model.name] + place
-        own = folder.resolve() / f"{model.slug}-{seed}"
-        planned.append(_Planned(loaded, model, seed, own, data.setdefault(seed, own)))
-    for each in planned:
-        if each.folder == each.data:
-            each.finish(DATA_STEPS)
+        run_folder = folder.resolve() / f"{model.slug}-{seed}"
+        planned.append(_Planned(loaded, model, seed, run_folder, data.setdefault(seed, run_folder)))
+    for run in planned:
+        if run.folder == run.data:
+            run.finish(DATA_STEPS)
     results = engine.map_ordered(_finishing, planned)
     with contextlib.closing(results):
-        for number, each in enumerate(planned):
-            console.print(f"[{number + 1}/{len(planned)}] {escape(each.title)} ...", end=" ")
+        for number, run in enumerate(planned):
+            console.print(f"[{number + 1}/{len(planned)}] {escape(run.title)} ...", end=" ")
             try:
                 next(results)
             except PipelineError:
                 console.print()
                 raise
-            result = each.result()
+            result = run.result()
             console.print(escape(_shown(loaded, result)))
             for sentence in result.warnings:
                 console.print(f"  [yellow]{escape(sentence)}[/]", soft_wrap=True)
@@ -177,16 +177,16 @@ def check_shown(loaded: LoadedBoard, model: BoardModel) -> None:
     """
     board, experiment = loaded.board, loaded.experiment(model)
     known = [task.name for task in experiment.tasks]
-    shown = board.tasks or known
+    tasks = board.tasks or known
     try:
         check_metric(experiment, "tasks", board.tasks, board.metric, board.minimise)
         if isinstance(model.published, dict):
             check_known("published", model.published, known)
     except ValueError as error:
         raise PipelineError(f"{loaded.name}, model {model.name!r}: {error}") from None
-    if isinstance(model.published, float) and len(shown) > 1:
+    if isinstance(model.published, float) and len(tasks) > 1:
         raise PipelineError(
             f"{loaded.name}, model {model.name!r}: `published` is one number, and the board shows "
-            f"the tasks {', '.join(shown)}. Give it by task, such as "
-            f"{{ {shown[0]} = {model.published} }}, or name one task in `tasks`."
+            f"the tasks {', '.join(tasks)}. Give it by task, such as "
+            f"{{ {tasks[0]} = {model.published} }}, or name one task in `tasks`."
         )

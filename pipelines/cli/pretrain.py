@@ -24,7 +24,7 @@ def pretrain(
     experiment: Path,
     run_dir: Path | None,
     overrides: tuple[str, ...],
-    chosen: tuple[str, ...],
+    names: tuple[str, ...],
     force: bool,
 ) -> None:
     """Run a sequence model's steps, as `run` does.
@@ -33,4 +33,4 @@ def pretrain(
     evaluate and export take too.
     """
     with opened_sequences(experiment, run_dir, overrides, force) as steps:
-        steps.take(chosen) if chosen else steps.everything()
+        steps.take(names) if names else steps.everything()

@@ -59,8 +59,8 @@ def reproduce(
         loaded = load_board(board)
         folder = run_dir or loaded.folder
         with locked(folder):
-            chosen = choose_engine(engine, ray_address)
-            files = remake(loaded, models, seeds, folder, CONSOLE, chosen)
+            runner = choose_engine(engine, ray_address)
+            files = remake(loaded, models, seeds, folder, CONSOLE, runner)
         places = "  ".join(escape(str(path)) for path in files)
         CONSOLE.print(f"[bold]reproduce[/bold]: written  [dim]{places}[/dim]", soft_wrap=True)
 

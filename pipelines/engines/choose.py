@@ -14,16 +14,18 @@ from pipelines.common.own_parts import NO_PARTS, OwnParts
 from pipelines.engines.base import LOCAL, Engine
 
 
-def choose_engine(name: str, address: str, own: OwnParts = NO_PARTS) -> Engine:
+def choose_engine(name: str, address: str, parts: OwnParts = NO_PARTS) -> Engine:
     """Returns the engine `local` or `ray`.
 
     Args:
         name: The name.
         address: Address of the Ray cluster.
-        own: The user's modules, which its workers import.
+        parts: The user's modules, which its workers import.
     """
     return (
-        _import("pipelines.engines.ray.engine").RayEngine(address, own) if name == "ray" else LOCAL
+        _import("pipelines.engines.ray.engine").RayEngine(address, parts)
+        if name == "ray"
+        else LOCAL
     )
 
 

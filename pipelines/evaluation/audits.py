@@ -67,12 +67,12 @@ class Audits:
 
     def attention(self) -> dict[str, Any] | None:
         """What heads attend and do, how features interact, and which experts tasks use."""
-        kept, table = self._sampled(self.experiment.evaluation.attention_rows)
-        if not kept.any():
+        is_drawn, table = self._sampled(self.experiment.evaluation.attention_rows)
+        if not is_drawn.any():
             return None
         chunk = transform(table, self.feed.fitted, self.feed.request, labelled=False)
-        clusters, seed = self.rows.clusters[kept], self.experiment.seed
-        labels = {task: label[kept] for task, label in self.labels.items()}
+        clusters, seed = self.rows.clusters[is_drawn], self.experiment.seed
+        labels = {task: label[is_drawn] for task, label in self.labels.items()}
         keras.utils.set_random_seed(seed)
         untrained = type(self.model).from_config(self.model.get_config())
         try:
@@ -92,18 +92,18 @@ class Audits:
         return {
             **audit,
             "pairs": [pair.entry for pair in pairs],
-            "experts": self._experts(gates, codes, kept, audit["places"]) if gates else None,
+            "experts": self._experts(gates, codes, is_drawn, audit["places"]) if gates else None,
         }
 
     def _experts(
         self,
         gates: Mapping[str, NDArray[Any]],
         codes: NDArray[Any],
-        kept: NDArray[np.bool_],
+        is_drawn: NDArray[np.bool_],
         places: list[dict[str, Any]],
     ) -> dict[str, Any]:
-        alike = [each["experts"] for each in places if "experts" in each]
-        segments = [(cut.names, cut.codes[kept]) for cut in self.rows.cuts]
+        alike = [place["experts"] for place in places if "experts" in place]
+        segments = [(cut.names, cut.codes[is_drawn]) for cut in self.rows.cuts]
         return audited_gates(gates, codes, segments, np.array(alike[0]) if alike else None)
 
     def _pairs(self, table: pa.Table, codes: NDArray[Any]) -> list[Pair]:
@@ -116,8 +116,8 @@ class Audits:
             self.progress.stop()
 
     def _importance(self) -> dict[str, list[dict[str, Any]]]:
-        kept, table = self._sampled(self.experiment.evaluation.importance_rows)
-        if not kept.any():
+        is_drawn, table = self._sampled(self.experiment.evaluation.importance_rows)
+        if not is_drawn.any():
             return {}
         schema = self.feed.fitted.schema
         try:
@@ -126,8 +126,8 @@ class Audits:
                 table,
                 schema,
                 self.feed.request,
-                {task: label[kept] for task, label in self.labels.items()},
-                self.rows.clusters[kept],
+                {task: label[is_drawn] for task, label in self.labels.items()},
+                self.rows.clusters[is_drawn],
                 self.experiment.seed,
                 self.progress.start("importance of features", len(table) * len(units(schema))),
             )

@@ -79,7 +79,7 @@ def evaluate(
             columns[f"{task.name}/ceiling"] = rows.extras[ceiling]
         rate = (train_rates or {}).get(task.name)
         tasks[task.name] = _task_metrics(experiment, task, label, score, rows, rate)
-    columns |= {f"segment/{', '.join(each.columns)}": each.column for each in rows.cuts}
+    columns |= {f"segment/{', '.join(cut.columns)}": cut.column for cut in rows.cuts}
     for name, column in options.baselines.items():
         columns[f"baseline/{name}"] = rows.extras[column]
     audits = Audits(experiment, feed, scorer, model, rows, labels, progress)

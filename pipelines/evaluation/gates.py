@@ -133,7 +133,7 @@ def _difference(
         raise PipelineError(f"`{key}.against`: {error}") from None
     if gate.task not in other.metrics["tasks"]:
         raise PipelineError(f"`{key}.against`: {against} has no task {gate.task!r}.")
-    sides = [Side({name: each}) for name, each in both.items()]
+    sides = [Side({name: one}) for name, one in both.items()]
     compared = TaskComparison(gate.task, sides)
     if gate.segment is None:
         difference = compared.differences(*sides).get(gate.metric)

@@ -136,8 +136,8 @@ def _changes(
     auc = difference(auc_influence(labels, scores, codes), auc_influence(labels, changed, codes))
     loss = None
     if probabilities:
-        each = (mean_influence(row_losses(labels, those), codes) for those in (changed, scores))
-        loss = _ends(difference(*each))
+        losses = (mean_influence(row_losses(labels, those), codes) for those in (changed, scores))
+        loss = _ends(difference(*losses))
     return {"auc": _ends(auc), "logloss": loss}
 
 

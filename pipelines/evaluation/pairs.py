@@ -35,7 +35,10 @@ class Pair(NamedTuple):
     @property
     def entry(self) -> dict[str, Any]:
         """The pair as metrics.json has it."""
-        ends = {task: [each.value, each.low, each.high] for task, each in self.strength.items()}
+        ends = {
+            task: [interval.value, interval.low, interval.high]
+            for task, interval in self.strength.items()
+        }
         return {"features": list(self.features), "strength": ends}
 
 
@@ -76,18 +79,18 @@ def pair_interactions(
 
     def logits(*changed: Unit) -> dict[str, Floats]:
         rows = table
-        for each in changed:
+        for unit in changed:
             # Features of a side come from one other row: they fit together.
-            rng = np.random.default_rng([seed, each.of_request])
-            rows = permuted(rows, each.columns, starts, each.of_request, rng)
+            rng = np.random.default_rng([seed, unit.of_request])
+            rows = permuted(rows, unit.columns, starts, unit.of_request, rng)
         advance(len(table))
         return {task: _logits(scores) for task, scores in score(rows).items()}
 
     whole = logits()
     alone = {each: logits(each) for each in units(schema)}
 
-    def moved(each: Unit) -> float:
-        return max(float(np.square(whole[task] - alone[each][task]).mean()) for task in whole)
+    def moved(unit: Unit) -> float:
+        return max(float(np.square(whole[task] - alone[unit][task]).mean()) for task in whole)
 
     interactions = []
     for pair in itertools.combinations(sorted(alone, key=moved, reverse=True)[:MOST], 2):

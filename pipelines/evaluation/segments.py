@@ -47,18 +47,18 @@ class Cut(NamedTuple):
         return pa.DictionaryArray.from_arrays(self.codes, pa.array(self.names, pa.string()))
 
 
-def cut_all(wanted: Iterable[tuple[str, ...]], columns: Mapping[str, pa.Array]) -> list[Cut]:
+def cut_all(combinations: Iterable[tuple[str, ...]], columns: Mapping[str, pa.Array]) -> list[Cut]:
     """The segments of some columns and pairs.
 
     Args:
-        wanted: The columns, alone or as a pair.
+        combinations: The columns, alone or as a pair.
         columns: Values by column; of a list column, its lengths.
     """
-    wanted = list(wanted)
-    single = {n: cut(n, columns[n]) for n in dict.fromkeys(itertools.chain(*wanted))}
+    combinations = list(combinations)
+    single = {n: cut(n, columns[n]) for n in dict.fromkeys(itertools.chain(*combinations))}
     return [
         single[names[0]] if len(names) == 1 else cross(*(single[name] for name in names))
-        for names in wanted
+        for names in combinations
     ]
 
 
@@ -81,9 +81,9 @@ def cut(name: str, column: pa.Array) -> Cut:
         pairs = zip(firsts, lasts, strict=True)
         ranges = ["..".join(_text(values[int(i)], 4) for i in ends) for ends in pairs]
     else:
-        parts, kept, left = _most_common(counts)
-        labels = [_text(values[int(i)]) for i in kept] + [OTHER] * bool(left)
-        ranges = [""] * len(kept) + [f"{left:,} values"] * bool(left)
+        parts, common, left = _most_common(counts)
+        labels = [_text(values[int(i)]) for i in common] + [OTHER] * bool(left)
+        ranges = [""] * len(common) + [f"{left:,} values"] * bool(left)
     codes = np.where(codes < 0, len(labels), parts[codes] if len(values) else 0).astype(np.int32)
     if (codes == len(labels)).any():
         labels, ranges = [*labels, MISSING], [*ranges, ""]
@@ -94,8 +94,8 @@ def cross(first: Cut, second: Cut) -> Cut:
     """The pairs of segments that have rows; those beyond the 50 most common are one segment."""
     both = first.codes.astype(np.int64) * len(second.names) + second.codes
     present, codes = np.unique(both, return_inverse=True)
-    parts, kept, left = _most_common(np.bincount(codes))
-    pairs = [divmod(int(present[i]), len(second.names)) for i in kept]
+    parts, common, left = _most_common(np.bincount(codes))
+    pairs = [divmod(int(present[i]), len(second.names)) for i in common]
     columns = first.columns + second.columns
     names = [f"{first.names[i]}, {second.names[j]}" for i, j in pairs]
     ranges = [", ".join(filter(None, (first.ranges[i], second.ranges[j]))) for i, j in pairs]
@@ -152,10 +152,10 @@ def _most_common(
     counts: NDArray[np.int64],
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], int]:
     """The segment of each value, the values with one of their own, and the number of others."""
-    kept = np.sort(np.argsort(-counts, kind="stable")[:MOST])
-    parts = np.full(len(counts), len(kept))
-    parts[kept] = np.arange(len(kept))
-    return parts, kept, len(counts) - len(kept)
+    common = np.sort(np.argsort(-counts, kind="stable")[:MOST])
+    parts = np.full(len(counts), len(common))
+    parts[common] = np.arange(len(common))
+    return parts, common, len(counts) - len(common)
 
 
 def _text(value: pa.Scalar, digits: int | None = None) -> str:
@@ -192,7 +192,7 @@ def worst_slices(
         "columns": [cut.columns[0] for cut in cuts],
         "searched": result.searched,
         "tested": result.tested,
-        "reported": [_named(cuts, each) for each in result.reported],
+        "reported": [_named(cuts, slice_) for slice_ in result.reported],
     }
 
 

@@ -140,8 +140,8 @@ class Experiment(TomlTable):
     @property
     def model_schema(self) -> Schema:
         """The schema without the excluded features."""
-        kept = tuple(f for f in self.features if f.name not in self.model.exclude)
-        return Schema(kept, self.tasks)
+        features = tuple(f for f in self.features if f.name not in self.model.exclude)
+        return Schema(features, self.tasks)
 
 
 def load_experiment(path: Path, overrides: dict[str, Any] | None = None) -> Experiment:

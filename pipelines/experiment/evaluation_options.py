@@ -124,12 +124,12 @@ class EvaluationOptions(TomlTable):
         named = {} if self.group is None else {"evaluation.group": self.group}
         for key, columns in (("ceiling", self.ceiling), ("baselines", self.baselines)):
             named |= {f"evaluation.{key}.{name}": column for name, column in columns.items()}
-        for index, given in enumerate(self.segments):
+        for index, segment in enumerate(self.segments):
             key = f"evaluation.segments[{index}]"
-            if isinstance(given, str):
-                named[key] = given
+            if isinstance(segment, str):
+                named[key] = segment
             else:
-                named |= {f"{key}[{place}]": column for place, column in enumerate(given)}
+                named |= {f"{key}[{place}]": column for place, column in enumerate(segment)}
         for index, column in enumerate(self.searched([])):
             named[f"evaluation.slices[{index}]"] = column
         return named

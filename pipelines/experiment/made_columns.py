@@ -51,12 +51,12 @@ def fill_histories(features: Mapping[int, dict[str, Any]], data: Any) -> list[st
     for index, same in events.items():
         feature = features[index]
         name = str(feature.get("name"))
-        own = groups.setdefault(same, name if _GROUP in groups.values() else _GROUP)
-        given = {_GROUP: own}
+        group = groups.setdefault(same, name if _GROUP in groups.values() else _GROUP)
+        defaults = {_GROUP: group}
         if name in entries:
-            given["max_length"] = entries[name]["max_length"]
-        for key in given.keys() - feature.keys():
-            feature[key] = given[key]
+            defaults["max_length"] = entries[name]["max_length"]
+        for key in defaults.keys() - feature.keys():
+            feature[key] = defaults[key]
             added.append(f"features[{index}].{key}")
     return added
 

@@ -73,9 +73,9 @@ class Monitor:
 
     def __str__(self) -> str:
         """As for a reader: `AUC of click`, `mean NDCG@10`."""
-        shown = {task: metric.upper() for task, metric in self.metrics.items()}
-        if len(shown) == 1:
-            return " of ".join(reversed(*shown.items()))
-        if len(set(shown.values())) == 1:
-            return f"mean {next(iter(shown.values()))}"
-        return f"mean of {', '.join(f'{metric} ({task})' for task, metric in shown.items())}"
+        labels = {task: metric.upper() for task, metric in self.metrics.items()}
+        if len(labels) == 1:
+            return " of ".join(reversed(*labels.items()))
+        if len(set(labels.values())) == 1:
+            return f"mean {next(iter(labels.values()))}"
+        return f"mean of {', '.join(f'{metric} ({task})' for task, metric in labels.items())}"

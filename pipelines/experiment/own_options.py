@@ -20,12 +20,12 @@ from recsys_attn.id_transforms import BUILT_IN, OwnTransform
 
 def import_parts(values: dict[str, Any], path: Path) -> None:
     """Imports the modules of `imports`, and sets `imports_from`."""
-    names, given = values.get("imports"), values.get("imports_from")
+    names, parent = values.get("imports"), values.get("imports_from")
     if not (isinstance(names, list) and all(isinstance(name, str) for name in names) and names):
         return  # a value of another type is refused later
-    if given is None or isinstance(given, str):
+    if parent is None or isinstance(parent, str):
         folder = Path.cwd() if path.is_dir() else path.resolve().parent
-        values["imports_from"] = str(folder / (given or ""))
+        values["imports_from"] = str(folder / (parent or ""))
         OwnParts(tuple(names), values["imports_from"]).load()
 
 
@@ -63,10 +63,10 @@ def _metrics(values: dict[str, Any], where: str) -> Iterator[tuple[str, Any, Any
         if metric is None or metric.where:
             further = [name for name, metric in METRICS.items() if not metric.where]
             known = ", ".join(map(repr, further)) or "none"
-            given = table.get("name")
+            received = table.get("name")
             raise PipelineError(
                 f"{where}: `{key}`: expected the name of a metric that a module of `imports` "
-                f"registers. Registered: {known}. Received: {given!r}."
+                f"registers. Registered: {known}. Received: {received!r}."
                 f"{did_you_mean(name, further)}"
             )
         kind = options_of(metric.computed_by, TomlTable, {"requests"})

@@ -41,18 +41,18 @@ def settings_by_step(experiment: Experiment) -> dict[str, dict[str, Any]]:
         table: [{key: part[key] for key in columns if key in part} for part in values[table]]
         for table in ("features", "tasks")
     }
-    own = {"imports": experiment.own_parts.hashes()} if experiment.imports else {}
+    modules = {"imports": experiment.own_parts.hashes()} if experiment.imports else {}
     uses_source = SOURCES[experiment.data.source].func is not None
     uses_transform = any(
         isinstance(feature.transform, OwnTransform) for feature in experiment.features
     )
     return {
-        "ingest": {"data": values["data"], **read, **(own if uses_source else {})},
-        "fit": {"features": values["features"], **(own if uses_transform else {})},
-        "train": {**{table: values[table] for table in ("model", "training", "tasks")}, **own},
+        "ingest": {"data": values["data"], **read, **(modules if uses_source else {})},
+        "fit": {"features": values["features"], **(modules if uses_transform else {})},
+        "train": {**{table: values[table] for table in ("model", "training", "tasks")}, **modules},
         "evaluate": {
             **{table: values[table] for table in ("name", "evaluation")},
-            **(own if experiment.evaluation.metrics else {}),
+            **(modules if experiment.evaluation.metrics else {}),
         },
         "export": {
             "export": {**values["export"], "name": experiment.export.name or experiment.name}

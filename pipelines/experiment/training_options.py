@@ -34,11 +34,11 @@ class GradNorm(TomlTable):
 TaskWeightOptions: TypeAlias = Literal["uncertainty", "gradnorm"] | Uncertainty | GradNorm
 
 
-def with_options(given: TaskWeightOptions) -> Uncertainty | GradNorm:
+def with_options(options: TaskWeightOptions) -> Uncertainty | GradNorm:
     """The options of a name, or those that are given."""
-    if isinstance(given, str):
-        return Uncertainty() if given == "uncertainty" else GradNorm()
-    return given
+    if isinstance(options, str):
+        return Uncertainty() if options == "uncertainty" else GradNorm()
+    return options
 
 
 def check_tasks(

@@ -39,8 +39,8 @@ def milliseconds(calls: Sequence[Callable[[], Any]]) -> list[float]:
     """The median time of each call, made in turns."""
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(_CALLS):
-        for own, call in zip(times, calls, strict=True):
+        for of_call, call in zip(times, calls, strict=True):
             start = time.perf_counter()
             call()
-            own.append(1e3 * (time.perf_counter() - start))
-    return [median(own) for own in times]
+            of_call.append(1e3 * (time.perf_counter() - start))
+    return [median(of_call) for of_call in times]

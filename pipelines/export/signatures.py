@@ -57,12 +57,12 @@ def views(schema: Schema) -> dict[str, View]:
             outputs[CLASSIFY_METHOD] = {
                 name: classify_output(task.name, name) for name in ("classes", "scores")
             }
-        for method, chosen in outputs.items():
+        for method, view_outputs in outputs.items():
             plain = method.rpartition("/")[2]
             for name in (f"{plain}_{task.name}", plain):
-                by_name.setdefault(name, View(EXAMPLES_SIGNATURE, method, chosen))
+                by_name.setdefault(name, View(EXAMPLES_SIGNATURE, method, view_outputs))
                 if ranks(schema):
-                    shared = View(EXAMPLES_SIGNATURE + WITH_CONTEXT, PREDICT_METHOD, chosen)
+                    shared = View(EXAMPLES_SIGNATURE + WITH_CONTEXT, PREDICT_METHOD, view_outputs)
                     by_name.setdefault(name + WITH_CONTEXT, shared)
     return by_name
 

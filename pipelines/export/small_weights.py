@@ -130,7 +130,7 @@ class SmallTower(Layer):
 
     def call(self, embedded: Mapping[str, Any], explain: bool = False) -> Any:
         tower = self._tower()
-        values = (kept.whole() for kept in self._kept)
+        values = (weight.whole() for weight in self._kept)
         with keras.StatelessScope(list(zip(tower.weights, values, strict=True))):
             return tower(embedded, explain=explain)
 

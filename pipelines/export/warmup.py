@@ -57,9 +57,11 @@ def warmup_logs(
     methods = {
         key: view.method for key, view in views(schema).items() if view.of == EXAMPLES_SIGNATURE
     }
-    for taken in inputs:
-        logs += [_examples_log(name, key, methods[key], taken) for key in FIRST if key in methods]
-        logs.append(_multi_inference_log(name, methods, taken))
+    for examples in inputs:
+        logs += [
+            _examples_log(name, key, methods[key], examples) for key in FIRST if key in methods
+        ]
+        logs.append(_multi_inference_log(name, methods, examples))
     return logs
 
 
@@ -73,27 +75,27 @@ def predict_log(name: str, signature: str, inputs: Raw) -> prediction_log_pb2.Pr
 
 
 def _examples_log(
-    name: str, signature: str, method: str, taken: input_pb2.Input
+    name: str, signature: str, method: str, examples: input_pb2.Input
 ) -> prediction_log_pb2.PredictionLog:
     spec = _spec(name, signature)
     if method == CLASSIFY_METHOD:
-        classification = classification_pb2.ClassificationRequest(model_spec=spec, input=taken)
+        classification = classification_pb2.ClassificationRequest(model_spec=spec, input=examples)
         log = prediction_log_pb2.ClassifyLog(request=classification)
         return prediction_log_pb2.PredictionLog(classify_log=log)
-    regression = regression_pb2.RegressionRequest(model_spec=spec, input=taken)
+    regression = regression_pb2.RegressionRequest(model_spec=spec, input=examples)
     return prediction_log_pb2.PredictionLog(
         regress_log=prediction_log_pb2.RegressLog(request=regression)
     )
 
 
 def _multi_inference_log(
-    name: str, methods: Mapping[str, str], taken: input_pb2.Input
+    name: str, methods: Mapping[str, str], examples: input_pb2.Input
 ) -> prediction_log_pb2.PredictionLog:
     tasks = [
         inference_pb2.InferenceTask(model_spec=_spec(name, signature), method_name=method)
         for signature, method in methods.items()
     ]
-    request = inference_pb2.MultiInferenceRequest(tasks=tasks, input=taken)
+    request = inference_pb2.MultiInferenceRequest(tasks=tasks, input=examples)
     return prediction_log_pb2.PredictionLog(
         multi_inference_log=prediction_log_pb2.MultiInferenceLog(request=request)
     )

@@ -65,9 +65,9 @@ def explanations(
                 "kind": "target_attention",
                 "history": history,
                 "heads": [],
-                "events": [share.entry for share in each.shares(codes[starts[:-1]])],
+                "events": [share.entry for share in attention.shares(codes[starts[:-1]])],
             }
-            for history, each in shares.items()
+            for history, attention in shares.items()
         ],
         "experts": audited_gates(of_tasks, codes, (), None) if gates else None,
     }
@@ -83,7 +83,7 @@ def _record(
     """The attention of one request's candidates to the events that the model sees."""
     places = _events(schema, history, raw)
     sequences = schema.histories[history]
-    if not any(schema[schema.table_owner(each.name)].side == "candidate" for each in sequences):
+    if not any(schema[schema.table_owner(one.name)].side == "candidate" for one in sequences):
         weights = weights[:, :1]  # all candidates ask alike: one query
     sizes = np.abs(weights[..., places])[:, None].astype(np.float64)  # (1, 1, T, S)
     total = sizes.sum(axis=-1, keepdims=True)
@@ -113,11 +113,11 @@ def _events(schema: Schema, history: str, raw: Raw) -> NDArray[np.intp]:
     """The places of the latest events of a request that are not missing, oldest first."""
     sequences = schema.histories[history]
     longest = max(raw[sequence.name].shape[1] for sequence in sequences)
-    there = np.zeros(longest, bool)
+    is_event = np.zeros(longest, bool)
     for sequence in sequences:
         values = _padded(raw[sequence.name][0], longest)
-        there |= [not _is_missing(value, sequence.dtype) for value in values]
-    return np.flatnonzero(there)[-sequences[0].max_length :]
+        is_event |= [not _is_missing(value, sequence.dtype) for value in values]
+    return np.flatnonzero(is_event)[-sequences[0].max_length :]
 
 
 def _padded(values: NDArray[Any], length: int) -> NDArray[Any]:

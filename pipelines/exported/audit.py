@@ -146,7 +146,7 @@ class _Audit:
     def _importance(
         self, requests: NDArray[Any], clusters: NDArray[Any], labels: dict[str, NDArray[Any]]
     ) -> dict[str, list[dict[str, Any]]]:
-        kept, table = self._sampled(requests, IMPORTANCE_ROWS)
+        is_drawn, table = self._sampled(requests, IMPORTANCE_ROWS)
         advance = self.progress.start("importance of features", None)
         try:
             return permutation_importance(
@@ -154,8 +154,8 @@ class _Audit:
                 table,
                 self.model.schema,
                 self.rows.request,
-                {task: label[kept] for task, label in labels.items()},
-                clusters[kept],
+                {task: label[is_drawn] for task, label in labels.items()},
+                clusters[is_drawn],
                 self.seed,
                 advance,
             )
@@ -164,9 +164,9 @@ class _Audit:
 
     def _attention(self, requests: NDArray[Any], clusters: NDArray[Any]) -> dict[str, Any]:
         """Interactions of features, and what the signature `rank_explained` says."""
-        kept, table = self._sampled(requests, ATTENTION_ROWS)
+        is_drawn, table = self._sampled(requests, ATTENTION_ROWS)
         schema, request = self.model.schema, self.rows.request
-        codes = cluster_codes(clusters[kept], np.zeros(int(kept.sum())))
+        codes = cluster_codes(clusters[is_drawn], np.zeros(int(is_drawn.sum())))
         try:
             advance = self.progress.start(
                 "interaction of features", number_of_passes(schema) * len(table)

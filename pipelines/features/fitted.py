@@ -74,11 +74,11 @@ class FittedFeatures:
         """The features that a request or a row to score has: all but those of the item table."""
         if self.items is None or not self.item_features:
             return self.schema
-        kept = [f for f in self.schema.features if f.name not in self.item_features]
-        if self.items.key not in [f.name for f in kept]:  # the model leaves the id out
+        features = [f for f in self.schema.features if f.name not in self.item_features]
+        if self.items.key not in [f.name for f in features]:  # the model leaves the id out
             is_text = pa.types.is_string(self.items.keys.type)
-            kept.append(Categorical(self.items.key, dtype="string" if is_text else "int64"))
-        return self._raw(kept)
+            features.append(Categorical(self.items.key, dtype="string" if is_text else "int64"))
+        return self._raw(features)
 
     @property
     def context_schema(self) -> Schema:
@@ -149,8 +149,8 @@ class FittedFeatures:
 
     def without(self, names: tuple[str, ...]) -> FittedFeatures:
         """The same transforms, without some features."""
-        kept = tuple(f for f in self.schema.features if f.name not in names)
-        return replace(self, schema=Schema(kept, self.schema.tasks))
+        features = tuple(f for f in self.schema.features if f.name not in names)
+        return replace(self, schema=Schema(features, self.schema.tasks))
 
     def with_tasks(self, tasks: tuple[Task, ...]) -> FittedFeatures:
         """The same transforms for other tasks, of which none depends on them."""

@@ -67,8 +67,8 @@ class FeatureGraph(tf.Module):
                 (values,) = keep_last([values], feature.max_length)
             inputs[feature.name] = values
         for name, sequences in self.schema.histories.items():
-            kept = keep_last(events[name], sequences[0].max_length)
-            inputs.update({s.name: ids for s, ids in zip(sequences, kept, strict=True)})
+            last = keep_last(events[name], sequences[0].max_length)
+            inputs.update({s.name: ids for s, ids in zip(sequences, last, strict=True)})
         return inputs
 
     def as_sent(
@@ -146,10 +146,10 @@ def _missing(values: np.ndarray) -> np.ndarray:
 def keep_last(ids: list[tf.Tensor], length: int) -> list[tf.Tensor]:
     """Drops missing events, keeps the last `length`, pads on the right."""
     leading = tf.shape(ids[0])[:-1]
-    flat, kept = _aligned(ids)
+    flat, is_event = _aligned(ids)
     padded = []
     for part in flat:
-        ragged = tf.ragged.boolean_mask(part, kept)[:, -length:]
+        ragged = tf.ragged.boolean_mask(part, is_event)[:, -length:]
         dense = ragged.to_tensor(PADDING_ID, shape=[None, length])
         dense = tf.reshape(dense, tf.concat([leading, [length]], 0))
         padded.append(tf.ensure_shape(dense, [*ids[0].shape[:-1], length]))
@@ -170,11 +170,11 @@ def _aligned(ids: list[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
 
 def _places(ids: list[tf.Tensor], length: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """The place of each raw event among the `length` that the model sees, and whether it does."""
-    _, kept = _aligned(ids)
-    count = tf.cumsum(tf.cast(kept, tf.int32), axis=1)
+    _, is_event = _aligned(ids)
+    count = tf.cumsum(tf.cast(is_event, tf.int32), axis=1)
     dropped = tf.maximum(count[:, -1:] - length, 0)  # too old
     place = count - 1 - dropped
-    return place, tf.logical_and(kept, place >= 0)
+    return place, tf.logical_and(is_event, place >= 0)
 
 
 def raw_dtype(feature: Feature) -> tf.DType:

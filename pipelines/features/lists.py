@@ -35,11 +35,11 @@ def drop_missing(
     ids: Sequence[np.ndarray], offsets: np.ndarray
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Drops the events in which every aligned sequence is missing."""
-    kept = np.any([part != PADDING_ID for part in ids], axis=0)
-    if kept.all():
+    is_event = np.any([part != PADDING_ID for part in ids], axis=0)
+    if is_event.all():
         return list(ids), offsets
-    before = np.concatenate([[0], np.cumsum(kept)])
-    return [part[kept] for part in ids], before[offsets]
+    before = np.concatenate([[0], np.cumsum(is_event)])
+    return [part[is_event] for part in ids], before[offsets]
 
 
 def pad_last(ids: np.ndarray, offsets: np.ndarray, length: int) -> np.ndarray:

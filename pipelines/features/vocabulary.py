@@ -114,12 +114,12 @@ class VocabularyFitter:
         return pa.table({"value": sums["value"], "count": sums["count_sum"]})
 
     def finish(self, state: pa.Table) -> VocabularyTransform:
-        kept = state.filter(pc.greater_equal(state["count"], self.min_count))
+        frequent = state.filter(pc.greater_equal(state["count"], self.min_count))
         # Ties are broken by value, so that the order of the data does not decide the ids.
-        kept = kept.sort_by([("count", "descending"), ("value", "ascending")])
+        frequent = frequent.sort_by([("count", "descending"), ("value", "ascending")])
         if self.max_size is not None:
-            kept = kept.slice(0, self.max_size)
-        return VocabularyTransform(kept["value"].combine_chunks())
+            frequent = frequent.slice(0, self.max_size)
+        return VocabularyTransform(frequent["value"].combine_chunks())
 
     def load(self, state: dict[str, Any]) -> VocabularyTransform:
         return VocabularyTransform(state["values"])

@@ -51,15 +51,15 @@ class Negatives:
         """
         items, seen = blocks.pop(ITEM_ROWS)[..., 0], blocks.pop(SEEN_ROWS, None)
         mask = blocks[CANDIDATE_MASK]
-        taken = np.where(mask, items, ABSENT)
-        taken = taken if seen is None else np.concatenate([taken, seen], axis=1)
+        excluded = np.where(mask, items, ABSENT)
+        excluded = excluded if seen is None else np.concatenate([excluded, seen], axis=1)
         rows = np.full((len(mask), self.count), ABSENT, "int32")
         begin = 0
         for seeds, requests in parts:
-            own = slice(begin, begin + requests)
+            place = slice(begin, begin + requests)
             rng = np.random.default_rng([self.seed, *seeds, 1])  # no stream of the order's
-            sampler = self._sampler or Sampler.of_batch(_positives(blocks, taken, own))
-            rows[own] = sampler.draw(rng, taken[own], self.count)
+            sampler = self._sampler or Sampler.of_batch(_positives(blocks, excluded, place))
+            rows[place] = sampler.draw(rng, excluded[place], self.count)
             begin += requests
         return self._put(blocks, rows)
 
@@ -83,9 +83,9 @@ class Negatives:
         mask = blocks[CANDIDATE_MASK]
         request, column = np.nonzero(rows != ABSENT)
         place = mask.sum(axis=1)[request] + column
-        chosen = rows[request, column]
+        items = rows[request, column]
         for name, block in self.catalogue.blocks.items():
-            blocks[name][request, place] = block.take(chosen, axis=0)
+            blocks[name][request, place] = block.take(items, axis=0)
         blocks[LABELS][request, place] = self._label
         drawn = np.zeros(mask.shape, bool)
         drawn[request, place] = True
@@ -93,8 +93,8 @@ class Negatives:
         return drawn
 
 
-def _positives(blocks: Arrays, taken: np.ndarray, own: slice) -> np.ndarray:
+def _positives(blocks: Arrays, items: np.ndarray, place: slice) -> np.ndarray:
     """Rows of the item table of some requests' positives."""
-    labels = blocks[LABELS][own]
-    is_positive = (labels == 1).any(axis=-1) & blocks[CANDIDATE_MASK][own]
-    return taken[own, : labels.shape[1]][is_positive]
+    labels = blocks[LABELS][place]
+    is_positive = (labels == 1).any(axis=-1) & blocks[CANDIDATE_MASK][place]
+    return items[place, : labels.shape[1]][is_positive]

@@ -74,7 +74,7 @@ class Shard:
 def _between(pieces: Iterable[Piece], begin: int, end: int) -> Iterator[Piece]:
     """The requests `begin` to `end`, counted over all pieces."""
     for chunk, requests in pieces:
-        chosen = requests[max(begin, 0) : max(end, 0)]
-        if len(chosen):
-            yield chunk, chosen
+        between = requests[max(begin, 0) : max(end, 0)]
+        if len(between):
+            yield chunk, between
         begin, end = begin - len(requests), end - len(requests)

@@ -62,8 +62,8 @@ def _read_as(file: SourceFile, types: CommonTypes, names: Sequence[str]) -> Sour
     def read(columns: Columns) -> Iterator[pa.Table]:
         first_row = 0
         for table in filter(len, file.read(columns)):  # one without rows may have any types
-            chosen = table.select([name for name in names if name in table.column_names])
-            yield types.read(chosen, file.where, first_row)
+            shared = table.select([name for name in names if name in table.column_names])
+            yield types.read(shared, file.where, first_row)
             first_row += table.num_rows
 
     def header() -> pa.Schema | None:

@@ -22,7 +22,7 @@ def known_source(name: str) -> str:
     """The name of a built-in or a registered source; another is an error."""
     if name not in SOURCES:
         names = list(map(repr, SOURCES))
-        near = did_you_mean(name, SOURCES, lambda each: f"`{each}`")
+        near = did_you_mean(name, SOURCES, lambda source: f"`{source}`")
         raise ValueError(
             f"expected {', '.join(names[:-1])} or {names[-1]}. Received: {json.dumps(name)}.{near}"
         )
@@ -96,8 +96,8 @@ class ItemOptions(TomlTable):
 
     def places(self) -> list[Where]:
         """The files or folders of `path`: URIs, or existing local paths."""
-        given = () if self.path is None else _listed(self.path)
-        return [_place(text, "data.items.path") for text in given]
+        paths = () if self.path is None else _listed(self.path)
+        return [_place(text, "data.items.path") for text in paths]
 
 
 class SimulateOptions(TomlTable):
@@ -205,13 +205,13 @@ class DataOptions(TomlTable):
         reads_files = kind.file_suffixes is not None
         if reads_files and not self.path:
             raise ValueError(f"`path` must name the {self.source} file or folder. Received: none")
-        own = kind.func is not None
-        if self.options and not own:
+        is_of_user = kind.func is not None
+        if self.options and not is_of_user:
             raise ValueError(
                 "`options` are those of your own source, registered in a module of `imports`. "
                 f"Received: source={self.source!r}"
             )
-        if not (isinstance(self.path, str | None) or reads_files or own):
+        if not (isinstance(self.path, str | None) or reads_files or is_of_user):
             raise ValueError(
                 f"`path` must be one file or folder for the source {self.source!r}. "
                 f"Received: {self.path!r}"
@@ -261,10 +261,10 @@ class DataOptions(TomlTable):
     def places_by_part(self) -> dict[str, list[Where]]:
         """The files or folders of `path` by split, or all under `ALL`; local ones exist."""
         if isinstance(self.path, SplitPaths):
-            given = self.path.by_part()
+            paths = self.path.by_part()
         else:
-            given = {ALL: () if self.path is None else _listed(self.path)}
-        return {part: [_place(text) for text in texts] for part, texts in given.items()}
+            paths = {ALL: () if self.path is None else _listed(self.path)}
+        return {part: [_place(text) for text in texts] for part, texts in paths.items()}
 
     def stamps(self) -> dict[str, str]:
         """Size and modification time of the source files, by name, and of the items' files."""
@@ -296,8 +296,8 @@ class DataOptions(TomlTable):
         return [Path(place) for place in places]
 
 
-def _listed(given: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else given
+def _listed(path: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (path,) if isinstance(path, str) else path
 
 
 def _place(text: str, key: str = "data.path") -> Where:

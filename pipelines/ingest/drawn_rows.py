@@ -119,8 +119,8 @@ class _Rows:
         of_request, column = np.nonzero(drawn != ABSENT)
         new = table.take(pa.array(starts[of_request]))
         new = self._with_items(new, drawn[of_request, column])
-        own = np.repeat(np.arange(len(starts)), np.diff(starts, append=table.num_rows))
-        number = np.concatenate([own, of_request])
+        requests = np.repeat(np.arange(len(starts)), np.diff(starts, append=table.num_rows))
+        number = np.concatenate([requests, of_request])
         order = np.lexsort([rng.random(len(number)), number])
         return pa.concat_tables([table, new]).take(pa.array(order))
 
@@ -138,14 +138,14 @@ class _Rows:
 
     def _with_items(self, table: pa.Table, rows: np.ndarray) -> pa.Table:
         columns = {name: self._items.table[name] for name in self._items.table.column_names}
-        made = {name: column.take(pa.array(rows)) for name, column in columns.items()}
+        replaced = {name: column.take(pa.array(rows)) for name, column in columns.items()}
         for task in self._schema.tasks:
             kind = table.schema.field(task.label_column).type
-            made[task.label_column] = pa.array(np.zeros(len(rows), np.int8)).cast(kind)
+            replaced[task.label_column] = pa.array(np.zeros(len(rows), np.int8)).cast(kind)
             if task.mask is not None:
                 kind = table.schema.field(task.mask).type
-                made[task.mask] = pa.array(np.zeros(len(rows), bool)).cast(kind)
-        for name, column in made.items():
+                replaced[task.mask] = pa.array(np.zeros(len(rows), bool)).cast(kind)
+        for name, column in replaced.items():
             table = table.set_column(table.column_names.index(name), name, column)
         return table
 

@@ -23,7 +23,7 @@ from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.drawn_rows import add_negatives, save_items
 from pipelines.ingest.histories import Histories, check_histories
 from pipelines.ingest.item_features import check_covered, read_items, with_items
-from pipelines.ingest.source import SPLITS, Columns, Source, SourceFile, Wanted
+from pipelines.ingest.source import SPLITS, Columns, Source, SourceContext, SourceFile
 from pipelines.ingest.sources import SOURCES
 from pipelines.ingest.split_summary import SplitSummary
 from pipelines.ingest.splitter import Splitter, read_chunks
@@ -96,15 +96,15 @@ def _write(
     splitter = Splitter(options.split, source, seed)
     log = RequestLog(source.request) if source.request and source.checks_requests else None
     draws = ("valid", "test") if options.items and options.items.negatives and schema else ()
-    made = REQUEST if draws and source.request is None else None
-    request = source.request or made
+    request_column = REQUEST if draws and source.request is None else None
+    request = source.request or request_column
     summary = SplitSummary(schema, options, dataclasses.replace(source, request=request))
     rows_of_file: dict[str, int] = {}
     with SplitWriter(out, request) as writer:
         for part, where, table in read_chunks(source):
             split = splitter(part, table, where)
-            if made is not None:
-                table = _with_requests(table, made, where, sum(rows_of_file.values()))
+            if request_column is not None:
+                table = _with_requests(table, request_column, where, sum(rows_of_file.values()))
             if log is not None:
                 log.add(table, where)
             first_row = rows_of_file.get(where, 0)
@@ -166,7 +166,7 @@ def _with_requests(table: pa.Table, name: str, where: str, first: int) -> pa.Tab
 def _source(
     options: DataOptions, schema: Schema | None, seed: int, named: Collection[str]
 ) -> Source:
-    source = SOURCES[options.source].read(options, Wanted(schema, seed, named))
+    source = SOURCES[options.source].read(options, SourceContext(schema, seed, named))
     return dataclasses.replace(source, request=options.request or source.request)
 
 

@@ -35,7 +35,7 @@ def read_items(options: ItemOptions, schema: Schema) -> ItemTable:
 
 def item_table(places: Sequence[Where], key: str, schema: Schema) -> ItemTable:
     """The item table of Parquet files, with the id and the candidate features that they have."""
-    stored = [file for each in places for file in tables.parquet_files(Storage.of(each), schema)]
+    stored = [file for place in places for file in tables.parquet_files(Storage.of(place), schema)]
     features = {name: f for name, f in by_name(schema).items() if f.side == "candidate"}
     common = common_files(stored, features, features.keys())
     files = [file for file in common if file.schema is not None]
@@ -105,13 +105,13 @@ def check_key(options: ItemOptions, schema: Schema) -> None:
         )
 
 
-def check_covered(options: ItemOptions, schema: Schema, wanted: str) -> None:
+def check_covered(options: ItemOptions, schema: Schema, key: str) -> None:
     """Checks that items can be drawn: that the item table has all features of a candidate.
 
     Args:
         options: The `[data.items]` table.
         schema: The features.
-        wanted: The key that asks for draws, for the error.
+        key: The key that asks for draws, for the error.
 
     Raises:
         PipelineError: A feature of the candidates is not in the item table.
@@ -123,7 +123,7 @@ def check_covered(options: ItemOptions, schema: Schema, wanted: str) -> None:
         if feature.side == "candidate" and feature.name not in names:
             table = "data.items.path" if options.path else "data.items, which has no `path`"
             raise PipelineError(
-                f"`{wanted}`: a drawn item has no value of the candidate feature "
+                f"`{key}`: a drawn item has no value of the candidate feature "
                 f"{feature.name!r}, which is not in the item table ({table}). Add the column "
                 'there, remove the feature, or declare it with side = "context".'
             )

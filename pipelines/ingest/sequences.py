@@ -49,10 +49,10 @@ def _checked(users: pa.Table, options: DataOptions, where: str) -> pa.Table:
             f"{where}: column {name!r} (data.sequences.items): expected a list of items in each "
             f"row, received {kind}."
         )
-    for made in {key, HISTORY, LABEL} - {name}:
-        if made in users.column_names:
+    for column in {key, HISTORY, LABEL} - {name}:
+        if column in users.column_names:
             raise PipelineError(
-                f"{where}: the source 'sequences' makes a column {made!r}, and the file has one. "
+                f"{where}: the source 'sequences' makes a column {column!r}, and the file has one. "
                 "Rename or remove it."
             )
     if pc.list_flatten(users[name]).null_count:
@@ -80,15 +80,15 @@ def _rows(users: pa.Table, options: DataOptions, split: str) -> Iterator[pa.Tabl
     place = np.arange(len(user)) - np.repeat(np.cumsum(counts) - counts - first, counts)
     others = users.drop_columns([name])
     for begin in range(0, len(user), CHUNK_ROWS):
-        chosen = slice(begin, begin + CHUNK_ROWS)
-        events = np.minimum(place[chosen], longest)
-        ends = starts[user[chosen]] + place[chosen]
+        chunk = slice(begin, begin + CHUNK_ROWS)
+        events = np.minimum(place[chunk], longest)
+        ends = starts[user[chunk]] + place[chunk]
         offsets = np.concatenate([[0], np.cumsum(events)])
         index = np.arange(offsets[-1]) + np.repeat(ends - events - offsets[:-1], events)
         history = pa.ListArray.from_arrays(
             pa.array(offsets, pa.int32()), values.take(pa.array(index))
         )
-        rows = others.take(pa.array(user[chosen]))
+        rows = others.take(pa.array(user[chunk]))
         rows = rows.append_column(key, values.take(pa.array(ends)))
         rows = rows.append_column(HISTORY, history)
         yield rows.append_column(LABEL, pa.array(np.ones(len(ends), np.int8)))

@@ -75,8 +75,8 @@ class Source:
     checks_requests: bool = False
 
 
-class Wanted(NamedTuple):
-    """What the experiment wants of a source besides its options.
+class SourceContext(NamedTuple):
+    """The parts of an experiment that a source may need besides its options.
 
     Args:
         schema: The features and tasks; None: all columns.
@@ -102,7 +102,7 @@ class SourceKind:
             options in `data.options` by name, to tables.
     """
 
-    read: Callable[[Any, Wanted], Source]
+    read: Callable[[Any, SourceContext], Source]
     file_suffixes: tuple[str, ...] | None = None
     has_requests: bool = False
     func: Callable[..., Iterable[pa.Table]] | None = None
@@ -124,10 +124,10 @@ class Sources(NamedParts[SourceKind]):
         enter = super().register(name)
 
         def entered(function: Own) -> Own:
-            def read(options: Any, wanted: Wanted) -> Source:
+            def read(options: Any, context: SourceContext) -> Source:
                 from pipelines.ingest.sources import read_own  # which needs this module
 
-                return read_own(function, options, wanted)
+                return read_own(function, options, context)
 
             enter(function)
             self.members[name] = SourceKind(read, func=function)

@@ -12,14 +12,14 @@ from pipelines.ingest.common_schema import with_common_columns
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.datasets import avazu, census_income, criteo, frappe, movielens, trivago
 from pipelines.ingest.simulate.marketplace import read as read_simulated
-from pipelines.ingest.source import SOURCES, Columns, Source, SourceFile, SourceKind, Wanted
+from pipelines.ingest.source import SOURCES, Columns, Source, SourceContext, SourceFile, SourceKind
 from pipelines.storage.filesystem import CSV, PARQUET, Where, shown
 
 Function = Callable[..., Iterable[pa.Table]]
-Read = Callable[[DataOptions, Wanted], Source]
+Read = Callable[[DataOptions, SourceContext], Source]
 
 
-def read_own(function: Function, options: DataOptions, wanted: Wanted) -> Source:
+def read_own(function: Function, options: DataOptions, context: SourceContext) -> Source:
     """The tables of a registered function, for each path."""
     parts = {
         part: [_file(function, options, place) for place in places]
@@ -27,7 +27,7 @@ def read_own(function: Function, options: DataOptions, wanted: Wanted) -> Source
         for part, places in options.places_by_part().items()
     }
     source = Source(parts, checks_requests=True)
-    return with_common_columns(source, options, wanted.schema, wanted.named)
+    return with_common_columns(source, options, context.schema, context.named)
 
 
 def _file(function: Function, options: DataOptions, place: Where | None) -> SourceFile:
@@ -44,21 +44,21 @@ def _file(function: Function, options: DataOptions, place: Where | None) -> Sour
 
 
 def _alone(read: Callable[[DataOptions], Source]) -> Read:
-    return lambda options, wanted: read(options)
+    return lambda options, context: read(options)
 
 
-def _csv(options: DataOptions, wanted: Wanted) -> Source:
-    source = tables.read_csv(options, wanted.schema)
-    return with_common_columns(source, options, wanted.schema, wanted.named)
+def _csv(options: DataOptions, context: SourceContext) -> Source:
+    source = tables.read_csv(options, context.schema)
+    return with_common_columns(source, options, context.schema, context.named)
 
 
-def _parquet(options: DataOptions, wanted: Wanted) -> Source:
-    source = tables.read_parquet(options, wanted.schema)
-    return with_common_columns(source, options, wanted.schema, wanted.named)
+def _parquet(options: DataOptions, context: SourceContext) -> Source:
+    source = tables.read_parquet(options, context.schema)
+    return with_common_columns(source, options, context.schema, context.named)
 
 
-def _simulated(options: DataOptions, wanted: Wanted) -> Source:
-    return read_simulated(options, wanted.seed)
+def _simulated(options: DataOptions, context: SourceContext) -> Source:
+    return read_simulated(options, context.seed)
 
 
 SOURCES.add("simulate", SourceKind(_simulated, has_requests=True))

@@ -174,12 +174,12 @@ class Splitter:
         test, valid = self._options.test, self._options.valid
         return np.where(share < test, _TEST, np.where(share < test + valid, _VALID, _TRAIN))
 
-    def _named(self, own: str | None, role: str) -> str:
-        if self._options.column is None and own is None:
+    def _named(self, default: str | None, role: str) -> str:
+        if self._options.column is None and default is None:
             raise PipelineError(
                 f'data.split.by = "{role}" needs the column of the {role}: set data.split.column.'
             )
-        return self._options.column or own or ""
+        return self._options.column or default or ""
 
     def _check_parts(self) -> None:
         if "train" not in self._source.parts:
@@ -202,10 +202,10 @@ class Splitter:
         shares = (1 - self._options.valid - self._options.test, 1 - self._options.test)
         if self._source.time_quantile is not None and column == self._source.time:
             return np.array([self._source.time_quantile(share) for share in shares])
-        wanted = frozenset(name for name in (column, self._source.request) if name is not None)
+        columns = frozenset(name for name in (column, self._source.request) if name is not None)
         times = [
             np.repeat(request_times(table, column, starts, where), lengths)
-            for _, where, table in read_chunks(self._source, wanted)
+            for _, where, table in read_chunks(self._source, columns)
             for starts, lengths in [request_runs(table, self._source.request)]
         ]
         if not times:

@@ -113,5 +113,5 @@ class SplitWriter:
 
 def _beyond(schema: pa.Schema, other: pa.Schema) -> str:
     """The columns of a schema that differ from another schema, in words."""
-    own = [f"{field.name}: {field.type}" for field in schema if field not in list(other)]
-    return ", ".join(own) or "nothing"
+    fields = [f"{field.name}: {field.type}" for field in schema if field not in list(other)]
+    return ", ".join(fields) or "nothing"

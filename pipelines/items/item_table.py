@@ -59,8 +59,8 @@ class ItemTable:
         """
         rows = self.rows(table[self.key])
         places = pa.array(rows, mask=rows == ABSENT)
-        kept = [name for name in table.column_names if name not in self.features]
-        table = table.select(kept)
+        names = [name for name in table.column_names if name not in self.features]
+        table = table.select(names)
         for name in self.features:
             table = table.append_column(name, _single(self.table[name]).take(places))
         return table

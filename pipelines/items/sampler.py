@@ -41,31 +41,35 @@ class Sampler:
         distinct, counts = np.unique(rows[rows != ABSENT], return_counts=True)
         return cls(distinct.astype("int32"), counts.astype("float64"))
 
-    def draw(self, rng: np.random.Generator, taken: np.ndarray, count: int) -> np.ndarray:
+    def draw(self, rng: np.random.Generator, excluded: np.ndarray, count: int) -> np.ndarray:
         """Different rows for each request, none of them `taken`.
 
         Args:
             rng: The random numbers.
-            taken: Rows that a request must not get `(B, any)`, filled up with `ABSENT`.
+            excluded: Rows that a request must not get `(B, any)`, filled up with `ABSENT`.
             count: Number of rows for each request.
 
         Returns:
             Rows `(B, count)`, int32. `ABSENT` fills the end where too few are left to draw.
         """
-        drawn = np.full((len(taken), count), ABSENT, "int32")
-        left, width = np.arange(len(taken)), 2 * count
-        tries = np.empty((len(taken), 0), "int32")
-        while len(left):
+        drawn = np.full((len(excluded), count), ABSENT, "int32")
+        open_rows, width = np.arange(len(excluded)), 2 * count
+        tries = np.empty((len(excluded), 0), "int32")
+        while len(open_rows):
             is_last = width >= len(self.rows)  # then a whole order costs no more than draws
-            more = self._order(rng, len(left)) if is_last else self._chosen(rng, len(left), width)
+            more = (
+                self._order(rng, len(open_rows))
+                if is_last
+                else self._chosen(rng, len(open_rows), width)
+            )
             tries = np.concatenate([tries, more], axis=1)
-            fresh = _first_in_row(np.concatenate([taken[left], tries], axis=1))
-            fresh = fresh[:, taken.shape[1] :]
-            done = np.full(len(left), True) if is_last else fresh.sum(axis=1) >= count
+            fresh = _first_in_row(np.concatenate([excluded[open_rows], tries], axis=1))
+            fresh = fresh[:, excluded.shape[1] :]
+            done = np.full(len(open_rows), True) if is_last else fresh.sum(axis=1) >= count
             place = fresh.cumsum(axis=1) - 1
             request, column = np.nonzero(fresh & (place < count) & done[:, None])
-            drawn[left[request], place[request, column]] = tries[request, column]
-            left, tries, width = left[~done], tries[~done], 4 * width
+            drawn[open_rows[request], place[request, column]] = tries[request, column]
+            open_rows, tries, width = open_rows[~done], tries[~done], 4 * width
         return drawn
 
     def _chosen(self, rng: np.random.Generator, requests: int, width: int) -> np.ndarray:

@@ -47,12 +47,13 @@ def rank_correlation(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.fl
     """
     left = np.asarray(np.broadcast_to(first, np.broadcast_shapes(first.shape, second.shape)))
     right = np.asarray(np.broadcast_to(second, left.shape))
-    gone = np.isnan(left) | np.isnan(right)
-    ranks = [midranks(np.where(gone, np.nan, each)) for each in (left, right)]
-    counts = np.maximum((~gone).sum(axis=-1, keepdims=True), 1)
+    is_missing = np.isnan(left) | np.isnan(right)
+    ranks = [midranks(np.where(is_missing, np.nan, values)) for values in (left, right)]
+    counts = np.maximum((~is_missing).sum(axis=-1, keepdims=True), 1)
     apart = [
-        np.nan_to_num(each - np.nansum(each, axis=-1, keepdims=True) / counts) for each in ranks
+        np.nan_to_num(values - np.nansum(values, axis=-1, keepdims=True) / counts)
+        for values in ranks
     ]
-    scale = np.sqrt(np.prod([np.square(each).sum(axis=-1) for each in apart], axis=0))
+    scale = np.sqrt(np.prod([np.square(values).sum(axis=-1) for values in apart], axis=0))
     product = (apart[0] * apart[1]).sum(axis=-1)
     return np.divide(product, scale, out=np.full(scale.shape, np.nan), where=scale > 0)

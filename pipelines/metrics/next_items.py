@@ -161,11 +161,15 @@ def target_places(
     """
     _check(scores, targets)
     known = targets >= RESERVED_IDS
-    own = scores[np.arange(len(targets)), targets][:, None]
+    score = scores[np.arange(len(targets)), targets][:, None]
     out, is_out = _not_ranked(excluded, targets)
     theirs = np.take_along_axis(scores, out, axis=1)
-    above = np.count_nonzero(scores > own, axis=1) - np.count_nonzero(is_out & (theirs > own), 1)
-    equal = np.count_nonzero(scores == own, axis=1) - np.count_nonzero(is_out & (theirs == own), 1)
+    above = np.count_nonzero(scores > score, axis=1) - np.count_nonzero(
+        is_out & (theirs > score), 1
+    )
+    equal = np.count_nonzero(scores == score, axis=1) - np.count_nonzero(
+        is_out & (theirs == score), 1
+    )
     others = scores.shape[1] - np.count_nonzero(is_out, axis=1)
     return np.where(known, above, others), np.where(known, equal - 1, 0)
 
@@ -217,10 +221,10 @@ def sampled_places(
     """
     _check(scores, targets)
     known, is_drawn = targets >= RESERVED_IDS, drawn != ABSENT
-    own = scores[np.arange(len(targets)), targets][:, None]
+    score = scores[np.arange(len(targets)), targets][:, None]
     theirs = np.take_along_axis(scores, np.maximum(drawn, 0), axis=1)
-    above = np.count_nonzero(is_drawn & ((theirs > own) | ~known[:, None]), axis=1)
-    return above, np.count_nonzero(is_drawn & (theirs == own) & known[:, None], axis=1)
+    above = np.count_nonzero(is_drawn & ((theirs > score) | ~known[:, None]), axis=1)
+    return above, np.count_nonzero(is_drawn & (theirs == score) & known[:, None], axis=1)
 
 
 def _check(scores: NDArray[np.floating[Any]], others: Integers) -> None:

@@ -155,7 +155,7 @@ def _newton_sums(
     rows, p = block.rows, _sigmoid(a + b * x)
     weight, rest = rows * p * (1 - p), block.positive - rows * p
     sums = (weight, weight * x, weight * x * x, rest, rest * x)
-    return tuple(float(each.sum()) for each in sums)
+    return tuple(float(values.sum()) for values in sums)
 
 
 def _logits(block: LabelCounts) -> Floats:

@@ -182,5 +182,5 @@ def roc_curve_of(counts: LabelCounts, points: int = 200) -> RocCurve:
         for part in (counts.positive, counts.negative)
     )
     length = hits + alarms
-    kept = np.unique(np.searchsorted(length, np.linspace(0.0, length[-1], points)))
-    return RocCurve(alarms[kept], hits[kept])
+    corners = np.unique(np.searchsorted(length, np.linspace(0.0, length[-1], points)))
+    return RocCurve(alarms[corners], hits[corners])

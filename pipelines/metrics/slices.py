@@ -150,23 +150,23 @@ def _candidates(half: Half) -> tuple[int, list[_Candidate]]:
             effect = float(mean[code] - rest[code])
             size = abs(effect) / float(error[code])
             ranked.append(_Candidate(columns, half.values(columns, code), effect, size))
-    ranked.sort(key=lambda each: -each.size)  # of equal ones a single column comes first
+    ranked.sort(key=lambda candidate: -candidate.size)  # of equal ones a single column comes first
     return searched, _different(half, ranked[:RANKED])
 
 
 def _different(half: Half, ranked: Sequence[_Candidate]) -> list[_Candidate]:
     """The slices that keep half of their effect without those of better ones."""
-    excess, kept = half.excess.copy(), list[_Candidate]()
+    excess, different = half.excess.copy(), list[_Candidate]()
     for candidate in ranked:
         inside = half.inside(candidate.columns, candidate.values)
-        rows, own = np.count_nonzero(inside), excess[inside].sum()
-        left = own / rows - (excess.sum() - own) / (inside.size - rows)
+        rows, total = np.count_nonzero(inside), excess[inside].sum()
+        left = total / rows - (excess.sum() - total) / (inside.size - rows)
         if 2 * left / candidate.effect >= 1:
-            kept.append(candidate)
+            different.append(candidate)
             excess[inside] -= left
-        if len(kept) == TESTED:
+        if len(different) == TESTED:
             break
-    return kept
+    return different
 
 
 def _differences(half: Half, candidates: Sequence[_Candidate]) -> list[Difference]:
@@ -219,7 +219,7 @@ def _slice(
 ) -> Slice:
     inside = [half.inside(candidate.columns, candidate.values) for half in halves]
     labels = [half.labels[rows] for half, rows in zip(halves, inside, strict=True)]
-    rows, positives = (sum(map(len, labels)), int(sum(each.sum() for each in labels)))
+    rows, positives = (sum(map(len, labels)), int(sum(values.sum() for values in labels)))
     ratio = calibration(labels[1], halves[1].scores[inside[1]])
     numbers = (candidate.columns, candidate.values, rows, positives)
     return Slice(*numbers, searched, confirmed, adjusted, ratio)

@@ -99,7 +99,7 @@ def task_metrics(
 
 
 def own_metrics(
-    wanted: Mapping[str, Mapping[str, Any]],
+    options_by_name: Mapping[str, Mapping[str, Any]],
     labels: ArrayLike,
     scores: ArrayLike,
     requests: NDArray[np.integer],
@@ -108,7 +108,7 @@ def own_metrics(
     """Further metrics of one task on its labelled rows.
 
     Args:
-        wanted: Options by the name of the metric.
+        options_by_name: Options by the name of the metric.
         labels: 0, 1, or nan for unknown, shape (rows,).
         scores: The score of each row, shape (rows,).
         requests: The number of each row's request.
@@ -125,7 +125,7 @@ def own_metrics(
     rows = ScoredRows(
         labels[known], scores[known], requests=requests[known], probabilities=probabilities
     )
-    return {name: METRICS[name].value(rows, **options) for name, options in wanted.items()}
+    return {name: METRICS[name].value(rows, **options) for name, options in options_by_name.items()}
 
 
 def _whole(rows: ScoredRows) -> dict[str, Any]:

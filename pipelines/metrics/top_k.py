@@ -65,10 +65,10 @@ class MeansAtK:
         codes = np.unique(named, return_inverse=True)[1]
         positives, sizes = np.bincount(codes, y), np.bincount(codes)
         counted = (positives > 0) & (positives < sizes)
-        kept = counted[codes]
-        if not kept.any():
+        in_counted = counted[codes]
+        if not in_counted.any():
             return
-        places = _places(y[kept], z[kept], (np.cumsum(counted) - 1)[codes[kept]])
+        places = _places(y[in_counted], z[in_counted], (np.cumsum(counted) - 1)[codes[in_counted]])
         self.requests += int(counted.sum())
         for k in self._at:
             for name, value in places.sums(k, positives[counted]).items():
@@ -127,7 +127,7 @@ def _places(labels: Floats, scores: NDArray[np.number], request: NDArray[np.intp
     firsts = run_starts(of_tie)
     first_tie = np.repeat(firsts, np.diff(firsts, append=of_tie.size))  # of the tie's request
     spread = (of_tie, start, start[first_tie], sizes, within.positive, earlier - earlier[first_tie])
-    request, tied, begin, size, inside, before = (np.repeat(each, sizes) for each in spread)
+    request, tied, begin, size, inside, before = (np.repeat(values, sizes) for values in spread)
     rows = np.arange(request.size)
     place = rows - tied  # in the tie, from 0
     rank = (rows - begin + 1).astype(np.float64)

@@ -76,8 +76,8 @@ class LogFolder:
             since, until: Only calls in this time, the end excluded.
         """
         for batch in self._batches(list(COLUMNS), since, until):
-            kept = batch if model is None else batch.filter(pc.equal(batch["model"], model))
-            for values in kept.to_pylist():
+            of_model = batch if model is None else batch.filter(pc.equal(batch["model"], model))
+            for values in of_model.to_pylist():
                 yield LoggedCall(*(values[name] for name in COLUMNS))
 
     def choose_model(self, name: str | None, usual: str | None = None) -> str:

@@ -87,17 +87,17 @@ def quotas(calls: Counter[Stratum], total: int) -> dict[Stratum, int]:
     >>> list(quotas(Counter({a: 90, b: 10}), 12).values())
     [10, 2]
     """
-    chosen = dict(sorted(calls.items(), key=lambda item: (-item[1], item[0]))[:total])
-    counts = dict.fromkeys(chosen, 1)
-    left, weight = total - len(chosen), sum(chosen.values())
+    most_common = dict(sorted(calls.items(), key=lambda item: (-item[1], item[0]))[:total])
+    counts = dict.fromkeys(most_common, 1)
+    left, weight = total - len(most_common), sum(most_common.values())
     # Largest remainders of the exact shares; a stratum gives at most all its calls.
-    exact = {stratum: left * count / weight for stratum, count in chosen.items()}
-    for stratum, count in chosen.items():
+    exact = {stratum: left * count / weight for stratum, count in most_common.items()}
+    for stratum, count in most_common.items():
         counts[stratum] = min(count, 1 + int(exact[stratum]))
-    by_remainder = sorted(chosen, key=lambda stratum: int(exact[stratum]) - exact[stratum])
+    by_remainder = sorted(most_common, key=lambda stratum: int(exact[stratum]) - exact[stratum])
     while sum(counts.values()) < min(total, weight):
         for stratum in by_remainder:
-            if counts[stratum] < chosen[stratum] and sum(counts.values()) < total:
+            if counts[stratum] < most_common[stratum] and sum(counts.values()) < total:
                 counts[stratum] += 1
     return counts
 

@@ -116,5 +116,5 @@ def _strongest(cosines: sparse.csr_matrix, first: int, count: int) -> sparse.csr
     order = np.lexsort((column, -value, row))
     row, column, value = row[order], column[order], value[order]
     place = np.arange(row.size) - np.searchsorted(row, row)
-    kept = place < count
-    return sparse.csr_matrix((value[kept], (row[kept], column[kept])), cosines.shape)
+    is_near = place < count
+    return sparse.csr_matrix((value[is_near], (row[is_near], column[is_near])), cosines.shape)

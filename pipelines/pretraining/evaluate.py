@@ -103,13 +103,13 @@ def _of_rule(rule: Any) -> Scores:
 
 def print_results(console: Console, metrics: dict[str, Any], places: int) -> None:
     """Prints the metrics at a number of places, the model first, and the interval of NDCG."""
-    shown = [f"{name}@{places}" for name in ("hr", "ndcg", "mrr", "coverage")]
+    names = [f"{name}@{places}" for name in ("hr", "ndcg", "mrr", "coverage")]
     ndcg = f"ndcg@{places}"
     heads = (f"HR@{places}", "NDCG", "MRR", "coverage", "95 % of NDCG")
     table = Table("", *heads, box=None)
     for name, result in metrics["results"].items():
         low, high = result["intervals"][ndcg]
-        numbers = [f"{result['metrics'][metric]:.4f}" for metric in shown]
+        numbers = [f"{result['metrics'][metric]:.4f}" for metric in names]
         table.add_row(name, *numbers, f"{low:.4f} to {high:.4f}")
     console.print(table)
     seen = "all items rank"

@@ -143,12 +143,12 @@ def build_objectives(
         model: The model.
         schema: The fitted schema of all sequences, also of those that the model does not see.
     """
-    named = [(each.label, each.name, each.arguments) for each in experiment.objectives]
+    named = [(entry.label, entry.name, entry.arguments) for entry in experiment.objectives]
     if not named:
         name = {None: "next_item", "mask": "masked_item", "query": "permutation"}[model.appends]
         named = [(name, name, {})]
     sizes = {f.name: f.size or 0 for f in schema.features if isinstance(f, Sequence)}
-    made = []
+    objectives = []
     for label, name, arguments in named:
         try:
             objective = OBJECTIVES[name](**arguments)
@@ -157,8 +157,8 @@ def build_objectives(
             objective.prepare(model, sizes)
         except (TypeError, ValueError) as error:
             raise PipelineError(f"`objectives`, {label!r}: {sentence(error)}") from None
-        made.append(objective)
-    return made
+        objectives.append(objective)
+    return objectives
 
 
 def _require_columns(name: str, objective: Objective, sizes: dict[str, int]) -> None:

@@ -85,16 +85,16 @@ def export_next_items(
     raw = _sample(fitted, test)
     worst = _check(folder, model, module, raw, filter_seen)
     item: Any = fitted.schema[model.item]
-    given = {key: value[:1] for key, value in raw.items()}
-    given[EXCLUDE] = np.full((1, 1), MISSING[item.dtype], raw[model.item].dtype)
-    given[CANDIDATES] = given[model.item]
-    given |= {} if states is None else {STATE: np.zeros((1, states.size), np.float32)}
+    inputs = {key: value[:1] for key, value in raw.items()}
+    inputs[EXCLUDE] = np.full((1, 1), MISSING[item.dtype], raw[model.item].dtype)
+    inputs[CANDIDATES] = inputs[model.item]
+    inputs |= {} if states is None else {STATE: np.zeros((1, states.size), np.float32)}
     state = {"max_events": model.max_length, "item": model.item, "filter_seen": filter_seen}
     described = {key: _described(function, fitted) for key, function in signatures.items()}
     write_warmup(
         folder,
         [
-            predict_log(name, key, {one: given[one] for one in described[key]["inputs"]})
+            predict_log(name, key, {one: inputs[one] for one in described[key]["inputs"]})
             for key in signatures
             if key != ROWS_SIGNATURE
         ],
@@ -151,11 +151,11 @@ def _check(
     schema = module.features.schema
     item: Any = schema[model.item]
     missing = np.full((len(raw[model.item]), 1), MISSING[item.dtype], raw[model.item].dtype)
-    given = {key: tf.constant(value, raw_dtype(schema[key])) for key, value in raw.items()}
+    events = {key: tf.constant(value, raw_dtype(schema[key])) for key, value in raw.items()}
     exclude = tf.constant(missing, raw_dtype(item))
-    outputs = loaded.signatures[NEXT_ITEMS](**given, **{EXCLUDE: exclude})
-    inputs = {key: value.numpy() for key, value in module.inputs(given).items()}
-    seen = module.ids(given[model.item]).numpy()
+    outputs = loaded.signatures[NEXT_ITEMS](**events, **{EXCLUDE: exclude})
+    inputs = {key: value.numpy() for key, value in module.inputs(events).items()}
+    seen = module.ids(events[model.item]).numpy()
     seen = np.where(seen == PADDING_ID, -1, seen)
     targets = np.zeros(len(seen), "int32")
     scores = ModelScores(model)(Histories(inputs, targets, seen))
@@ -164,11 +164,11 @@ def _check(
     finite = np.isfinite(expected)
     scored = [outputs[SCORES].numpy()[finite]]
     candidates = tf.gather(loaded.values, np.maximum(ids, RESERVED_IDS))
-    ranked = loaded.signatures[RANK_SIGNATURE](**given, **{CANDIDATES: candidates})
+    ranked = loaded.signatures[RANK_SIGNATURE](**events, **{CANDIDATES: candidates})
     scored.append(ranked[SCORE].numpy()[finite])
-    worst = max(float(np.abs(each - expected[finite]).max(initial=0)) for each in scored)
+    worst = max(float(np.abs(values - expected[finite]).max(initial=0)) for values in scored)
     if START in loaded.signatures:
-        stepped = _state_difference(loaded.signatures, given, candidates, model.max_length)
+        stepped = _state_difference(loaded.signatures, events, candidates, model.max_length)
         worst = max(worst, stepped)
     worst /= max(1.0, float(np.abs(expected[finite]).max(initial=0)))
     allowed = _TOLERANCE[model.encoder.compute_dtype]

@@ -29,15 +29,17 @@ class ModelScores:
     def __init__(self, model: SequenceModel) -> None:
         self._model = model
         # One trace for histories of all lengths.
-        specs = {each.name: tf.TensorSpec([None, None], "int32") for each in model.schema.features}
+        specs = {
+            feature.name: tf.TensorSpec([None, None], "int32") for feature in model.schema.features
+        }
         self._function = tf.function(self._scores, autograph=False, input_signature=[specs])
 
     def __call__(self, histories: Histories) -> np.ndarray:
         present = np.any([x != 0 for x in histories.inputs.values()], axis=0)
         longest = max(1, int(present.sum(axis=1).max(initial=0)))
         inputs = {
-            each.name: tf.convert_to_tensor(histories.inputs[each.name][:, :longest])
-            for each in self._model.schema.features
+            feature.name: tf.convert_to_tensor(histories.inputs[feature.name][:, :longest])
+            for feature in self._model.schema.features
         }
         scores = self._function(inputs).numpy()
         if not np.isfinite(scores).all():
@@ -74,15 +76,15 @@ def rank(
         advance: Called with numbers of users that are done.
     """
     metrics = NextItems(at, size)
-    for each in histories:
-        values = scores(each)
-        excluded = each.seen if filter_seen else each.seen[:, :0]
-        is_known = each.targets >= RESERVED_IDS
-        is_out = (excluded == each.targets[:, None]).any(axis=1) & is_known
-        targets = np.where(is_out, ABSENT, each.targets)
+    for users in histories:
+        values = scores(users)
+        excluded = users.seen if filter_seen else users.seen[:, :0]
+        is_known = users.targets >= RESERVED_IDS
+        is_out = (excluded == users.targets[:, None]).any(axis=1) & is_known
+        targets = np.where(is_out, ABSENT, users.targets)
         above, equal = target_places(values, targets, excluded)
         metrics.add(above, equal, best(values, max(at), excluded)[0], targets)
         if sampled is not None:
-            sampled.add(values, targets, each.seen)
-        advance(len(each.targets))
+            sampled.add(values, targets, users.seen)
+        advance(len(users.targets))
     return metrics

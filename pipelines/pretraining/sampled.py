@@ -73,9 +73,9 @@ class SampledItems:
     def draw(self, first: int, targets: Integers, excluded: Integers) -> Integers:
         """Returns ids `(B, negatives)` for the rows from number `first` on, filled up with -1."""
         drawn = np.full((len(targets), self._negatives), ABSENT, "int32")
-        for row, taken in enumerate(np.concatenate([targets[:, None], excluded], axis=1)):
+        for row, others in enumerate(np.concatenate([targets[:, None], excluded], axis=1)):
             rng = np.random.default_rng([self._seed, first + row])
-            drawn[row] = self._sampler.draw(rng, taken[None], self._negatives)[0]
+            drawn[row] = self._sampler.draw(rng, others[None], self._negatives)[0]
         return drawn
 
     def metrics(self) -> dict[str, float | None]:

@@ -95,8 +95,8 @@ class StateModule:
 
     def _start(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
         inputs = self._module.inputs(raw)
-        there = tf.reduce_any([x != 0 for x in inputs.values()], axis=0)
-        longest = tf.maximum(tf.reduce_max(tf.reduce_sum(tf.cast(there, tf.int32), axis=1)), 1)
+        is_event = tf.reduce_any([x != 0 for x in inputs.values()], axis=0)
+        longest = tf.maximum(tf.reduce_max(tf.reduce_sum(tf.cast(is_event, tf.int32), axis=1)), 1)
         events = self._events({name: ids[:, :longest] for name, ids in inputs.items()})
         count = tf.reduce_sum(tf.cast(events.present, tf.int32), axis=1)
         entered = self._model.encoder.enter(events.vectors, events.present, training=False)
@@ -105,7 +105,7 @@ class StateModule:
         return {STATE: self._packed((self._mark(count), count, state, last))}
 
     def _step(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
-        given = self._unpacked(raw.pop(STATE))
+        flat_state = self._unpacked(raw.pop(STATE))
         # A window of the new events would differ from their steps: a hidden state reads them all.
         events = self._events(self._module.inputs(raw, whole=True))
         encoder = self._model.encoder
@@ -120,7 +120,7 @@ class StateModule:
             return (t + 1, *keras.tree.flatten((mark, count, after, output)))
 
         longest = tf.shape(events.present)[1]
-        start = (tf.constant(0), *given)
+        start = (tf.constant(0), *flat_state)
         shapes = (tf.TensorShape([]), *[tf.TensorShape([None, *shape]) for shape in self._shapes])
         _, *flat = tf.while_loop(lambda t, *_: t < longest, step, start, shapes)
         return {STATE: self._packed(flat)}
@@ -159,8 +159,8 @@ class StateModule:
 
     def _unpacked(self, state: tf.Tensor) -> list[tf.Tensor]:
         # A state of another export becomes zeros, whose steps are defined and have no fingerprint.
-        own = state[:, :1] == float(self._fingerprint)
-        parts = tf.split(tf.where(own, state, 0.0), self._sizes, axis=1)
+        is_own = state[:, :1] == float(self._fingerprint)
+        parts = tf.split(tf.where(is_own, state, 0.0), self._sizes, axis=1)
         return [
             tf.cast(tf.reshape(part, [-1, *shape]), dtype)
             for part, shape, dtype in zip(parts, self._shapes, self._dtypes, strict=True)

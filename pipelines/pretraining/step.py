@@ -86,8 +86,10 @@ class SequenceStep(ReplicaStep):
             loss = tf.constant(0.0)
             for objective in self._objectives:
                 losses = [objective(self._model, part, self._counts) for part in batch]
-                total = tf.add_n([tf.cast(each.total, "float32") for each in losses])
-                count = self._sum(tf.add_n([tf.cast(each.count, "float32") for each in losses]))
+                total = tf.add_n([tf.cast(part_loss.total, "float32") for part_loss in losses])
+                count = self._sum(
+                    tf.add_n([tf.cast(part_loss.count, "float32") for part_loss in losses])
+                )
                 loss += objective.weight * total / tf.maximum(count, 1.0)
             scaled = self._optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled, self.variables)
@@ -109,5 +111,5 @@ def trained_variables(
     model: SequenceModel, objectives: Sequence[Objective]
 ) -> list[keras.Variable]:
     """The variables that training changes: those of the model, then of the objectives."""
-    own = [v for objective in objectives for v in objective.trainable_variables]
-    return [*model.trainable_variables, *own]
+    of_objectives = [v for objective in objectives for v in objective.trainable_variables]
+    return [*model.trainable_variables, *of_objectives]

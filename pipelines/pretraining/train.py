@@ -53,8 +53,8 @@ class SequenceReporter(EpochReporter):
 
     def finish(self, metrics: dict[str, Any]) -> None:
         """Prints one line for the epoch; writes TensorBoard's curves."""
-        shown = dict.fromkeys((self._options.monitor, f"hr@{self._options.places}"))
-        numbers = "  ".join(f"{name.upper()} {metrics[f'val_{name}']:.4f}" for name in shown)
+        names = dict.fromkeys((self._options.monitor, f"hr@{self._options.places}"))
+        numbers = "  ".join(f"{name.upper()} {metrics[f'val_{name}']:.4f}" for name in names)
         self.say(
             f"epoch {metrics['epoch']}/{self._options.epochs}  loss {metrics['loss']:.4f}  "
             f"validation {numbers}  {metrics['seconds']:.1f} s"

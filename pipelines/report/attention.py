@@ -42,8 +42,12 @@ def looks_at(head: Found) -> str:
     """The learned functions of a head, those that an untrained model has too, or a dash."""
     if "functions" not in head:
         return "no weights"
-    names = [each["name"] for each in head["functions"] if each["learned"]]
-    names += [f"{each['name']} (as untrained)" for each in head["functions"] if not each["learned"]]
+    names = [function["name"] for function in head["functions"] if function["learned"]]
+    names += [
+        f"{function['name']} (as untrained)"
+        for function in head["functions"]
+        if not function["learned"]
+    ]
     return ", ".join(names) or ABSENT
 
 

@@ -58,14 +58,14 @@ def attention_pictures(audit: Found) -> dict[str, Picture]:
 def _pairs(figure: Figure, pairs: Sequence[Found], task: str) -> Points:
     """The strongest interactions of a task, in logits."""
     ordered = sorted(pairs, key=lambda pair: -pair["strength"][task][0])
-    shown = ordered[:MOST_FEATURES][::-1]
-    value, low, high = _deviations(shown, task).T
-    place = np.arange(len(shown))
+    strongest = ordered[:MOST_FEATURES][::-1]
+    value, low, high = _deviations(strongest, task).T
+    place = np.arange(len(strongest))
     axes = figure.add_subplot()
     axes.hlines(place, low, high, color=MODEL, linewidth=1.2, alpha=0.55)
     axes.scatter(value, place, 20, color=MODEL, linewidths=0, zorder=3)
-    axes.set_yticks(place, [" and ".join(short(n) for n in pair["features"]) for pair in shown])
-    axes.set(ylim=(-0.7, len(shown) - 0.3), xlabel="deviation of the interaction, in logits")
+    axes.set_yticks(place, [" and ".join(short(n) for n in pair["features"]) for pair in strongest])
+    axes.set(ylim=(-0.7, len(strongest) - 0.3), xlabel="deviation of the interaction, in logits")
     axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(MaxNLocator(5))
     rows = [
@@ -87,9 +87,9 @@ def _map(
 ) -> Points:
     """The mean attention of each field to each, or of pairs, in units of equal shares."""
     most = np.sort(np.argsort(-np.nan_to_num(shares).sum(axis=0), kind="stable")[:MOST_FIELDS])
-    shown = shares[np.ix_(most, most)] * len(fields)
+    lifts = shares[np.ix_(most, most)] * len(fields)
     axes = figure.add_subplot()
-    _cells(axes, np.nan_to_num(shown))
+    _cells(axes, np.nan_to_num(lifts))
     names = [short(fields[index]) for index in most]
     axes.set_xticks(np.arange(len(most)) + 0.5, names, rotation=60, ha="right", fontsize=8)
     axes.set_yticks(np.arange(len(most)) + 0.5, names, fontsize=8)
@@ -116,20 +116,20 @@ def _cells(axes: Axes, values: np.ndarray) -> None:
 @picture
 def _events(figure: Figure, events: Sequence[Found]) -> Points:
     """Attention by age and likeness of the events, in units of their number."""
-    shown = events[::-1]
-    ends = [*np.array([each["lift"] for each in shown], float).T]
+    from_below = events[::-1]
+    ends = [*np.array([event["lift"] for event in from_below], float).T]
     axes = figure.add_subplot()
-    with_intervals(axes, [each["name"] for each in shown], ends, 1)
+    with_intervals(axes, [event["name"] for event in from_below], ends, 1)
     axes.set_xlabel("attention, 1 is that of an average event")
     axes.set_xlim(left=0)
     rows = [
         [
-            each["name"],
-            percent(each["events"]),
-            percent(each["weight"][0]),
-            *(decimal(end, 2) for end in each["lift"]),
+            event["name"],
+            percent(event["events"]),
+            percent(event["weight"][0]),
+            *(decimal(end, 2) for end in event["lift"]),
         ]
-        for each in events
+        for event in events
     ]
     return Points(["events", "of the events", "of the attention", "ratio", "from", "to"], rows)
 

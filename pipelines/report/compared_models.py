@@ -32,7 +32,7 @@ class Side:
     @property
     def seeds(self) -> list[Any]:
         """The seed of each run."""
-        return [each.metrics["seed"] for each in self.runs.values()]
+        return [run.metrics["seed"] for run in self.runs.values()]
 
 
 def sides_of(evaluations: Mapping[str, Evaluation]) -> list[Side]:
@@ -60,7 +60,7 @@ def sides_of(evaluations: Mapping[str, Evaluation]) -> list[Side]:
 
 def common_tasks(evaluations: Mapping[str, Evaluation]) -> list[str]:
     """The tasks that all evaluations have."""
-    first, *others = (each.metrics["tasks"] for each in evaluations.values())
+    first, *others = (evaluation.metrics["tasks"] for evaluation in evaluations.values())
     return [task for task in first if all(task in tasks for tasks in others)]
 
 
@@ -89,7 +89,7 @@ def _difference(first: Evaluation, other: Evaluation) -> str:
         return f"it was evaluated on the {two['split']} rows, not on the {one['split']} rows"
     tasks = [task for task in one["tasks"] if task in two["tasks"]]
     if not tasks:
-        names = " and ".join(", ".join(map(repr, each["tasks"])) for each in (two, one))
+        names = " and ".join(", ".join(map(repr, metrics["tasks"])) for metrics in (two, one))
         return f"they have no task in common: {names}"
     if one["rows"] != two["rows"]:
         return f"it was evaluated on {two['rows']:,} rows, not on {one['rows']:,}"
@@ -108,5 +108,7 @@ def _difference(first: Evaluation, other: Evaluation) -> str:
 
 def missing_tasks(evaluations: Mapping[str, Evaluation], common: Sequence[str]) -> list[str]:
     """The tasks that only some of the evaluations have."""
-    every = dict.fromkeys(t for each in evaluations.values() for t in each.metrics["tasks"])
+    every = dict.fromkeys(
+        t for evaluation in evaluations.values() for t in evaluation.metrics["tasks"]
+    )
     return [task for task in every if task not in common]

@@ -146,7 +146,10 @@ class TaskComparison:
     def segments(self, ours: Side, theirs: Side) -> list[dict[str, Any]]:
         """The differences in each segment that the first runs of both sides have."""
         mine, other = (
-            {each["name"]: each for each in run.metrics["tasks"][self.task].get("segments", ())}
+            {
+                segment["name"]: segment
+                for segment in run.metrics["tasks"][self.task].get("segments", ())
+            }
             for run in (next(iter(side.runs.values())) for side in (ours, theirs))
         )
         names = [n for n in mine if n in other and mine[n]["rows"] == other[n]["rows"]]
@@ -193,7 +196,7 @@ class TaskComparison:
         """
         scores = [self._rows[next(iter(side.runs))].scores for side in (ours, theirs)]
         if not self.probabilities:
-            scores = [_places(each) for each in scores]
+            scores = [_places(values) for values in scores]
         change = scores[0] - scores[1]
         count = min(MOVED, change.size)
         most = np.argpartition(-np.abs(change), count - 1)[:count] if count else np.zeros(0, int)

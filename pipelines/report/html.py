@@ -158,7 +158,7 @@ def all_pictures(evaluation: Evaluation) -> dict[str, plots.Picture]:
         for task in evaluation.metrics["tasks"]
         for title, picture in _pictures(evaluation, task).items()
     }
-    heads = {f"attention/{name}": each for name, each in _of_attention(evaluation).items()}
+    heads = {f"attention/{name}": figure for name, figure in _of_attention(evaluation).items()}
     return of_tasks | heads | {f"drift/{name}": picture for name, picture in drift.items()}
 
 

@@ -257,10 +257,10 @@ def training(
 @picture
 def importance(figure: Figure, entries: Sequence[Mapping[str, Any]]) -> Points:
     """AUC that is lost with a feature's values of other rows, with 95 % intervals."""
-    shown = [entry for entry in entries if entry["auc"]][:MOST_FEATURES][::-1]
-    lost, low, high = np.array([entry["auc"] for entry in shown], float).T
+    most = [entry for entry in entries if entry["auc"]][:MOST_FEATURES][::-1]
+    lost, low, high = np.array([entry["auc"] for entry in most], float).T
     axes = figure.add_subplot()
-    with_intervals(axes, [entry["feature"] for entry in shown], (lost, low, high), 0)
+    with_intervals(axes, [entry["feature"] for entry in most], (lost, low, high), 0)
     axes.set_xlabel("AUC lost without it")
     rows = [
         [entry["feature"], *(decimal(end) for end in entry["auc"] or [None] * 3)]

@@ -69,7 +69,11 @@ def titled(kind: str) -> str:
 def verdict(name: str, kind: Kind) -> str:
     """Which method to believe on these units, and how attention weights alone do."""
     result, methods = kind["verdict"], kind["methods"]
-    sizes = {method: each["size"] for method, each in methods.items() if each["size"]}
+    sizes = {
+        method: result_of_method["size"]
+        for method, result_of_method in methods.items()
+        if result_of_method["size"]
+    }
     units = titled(name)
     if not sizes:
         return f"No order of the {units} can be tested: leaving one out changes too few scores."
@@ -109,16 +113,16 @@ def _fields(figure: Figure, kind: Kind) -> Points:
     """The share of each field, by method."""
     units, shares = kind["units"], kind["shares"]
     order = np.argsort(shares["leave_one_out"])[::-1]
-    shown = order[:MOST_FIELDS][::-1]
+    most = order[:MOST_FIELDS][::-1]
     axes = figure.add_subplot()
-    place = np.arange(len(shown))
+    place = np.arange(len(most))
     axes.hlines(place, 0, max(map(max, shares.values())), color=FAINT, linewidth=0.4)
-    for method, each in reversed(shares.items()):
+    for method, values in reversed(shares.items()):
         style = STYLES[method]
         size = 46 if method == "leave_one_out" else 24
         hollow = style.get("linestyle") == "--"
         axes.scatter(
-            np.array(each)[shown],
+            np.array(values)[most],
             place,
             size,
             marker=style["marker"],
@@ -128,8 +132,8 @@ def _fields(figure: Figure, kind: Kind) -> Points:
             label=NAMES[method],
             zorder=3,
         )
-    axes.set_yticks(place, [short(units[index]) for index in shown])
-    axes.set(ylim=(-0.7, len(shown) - 0.3), xlabel="share of the relevance")
+    axes.set_yticks(place, [short(units[index]) for index in most])
+    axes.set(ylim=(-0.7, len(most) - 0.3), xlabel="share of the relevance")
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter(lambda value, _: percent(value))
     axes.xaxis.set_major_locator(MaxNLocator(5))
@@ -144,8 +148,8 @@ def _events(figure: Figure, kind: Kind) -> Points:
     axes = figure.add_subplot()
     count = np.flatnonzero(kind["count"]).max() + 1
     x = np.arange(1, count + 1)
-    for method, each in kind["shares"].items():
-        axes.plot(x, each[:count], markersize=3.5, label=NAMES[method], **STYLES[method])
+    for method, values in kind["shares"].items():
+        axes.plot(x, values[:count], markersize=3.5, label=NAMES[method], **STYLES[method])
     axes.set(xlabel="events, the latest is 1", ylabel="share of the relevance", ylim=(0, None))
     axes.yaxis.set_major_formatter(lambda value, _: percent(value))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -158,15 +162,17 @@ def _curves(figure: Figure, kind: Kind) -> Points:
     """The loss of the logit as units are taken away."""
     axes = figure.add_subplot()
     x = [0.0, *kind["removed"]]
-    for method, each in kind["curves"].items():
-        axes.plot(x, [0, *each], markersize=3.5, label=NAMES[method], **STYLES[method])
+    for method, values in kind["curves"].items():
+        axes.plot(x, [0, *values], markersize=3.5, label=NAMES[method], **STYLES[method])
     axes.axhline(0, color=FAINT, linewidth=0.8)
     axes.set(xlabel="share taken away", ylabel="logit lost", xlim=(0, None))
     axes.xaxis.set_major_formatter(lambda value, _: percent(value))
     _legend(figure, *axes.get_legend_handles_labels())
     rows = zip(kind["removed"], *kind["curves"].values(), strict=True)
     head = ["taken away", *(NAMES[method] for method in kind["curves"])]
-    return Points(head, [[percent(share), *(f"{v:.4f}" for v in each)] for share, *each in rows])
+    return Points(
+        head, [[percent(share), *(f"{v:.4f}" for v in values)] for share, *values in rows]
+    )
 
 
 def _legend(figure: Figure, handles: list[Any], labels: list[str]) -> None:
@@ -181,8 +187,8 @@ def _table(unit: str, kind: Kind, order: Any) -> Points:
         [
             kind["units"][index],
             f"{kind['count'][index]:,}",
-            *(f"{each[index]:.4f}" for each in means.values()),
-            *(percent(each[index]) for each in kind["shares"].values()),
+            *(f"{values[index]:.4f}" for values in means.values()),
+            *(percent(values[index]) for values in kind["shares"].values()),
         ]
         for index in order
     ]

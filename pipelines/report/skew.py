@@ -94,10 +94,10 @@ def _index(part: Mapping[str, Any]) -> float:
 
 def _change(shares: Mapping[str, float | None] | None) -> str:
     """`2% > 7%`, or a dash if undefined."""
-    shown = [f"{100 * share:.3g}%" for share in (shares or {}).values() if share is not None]
-    if len(shown) < 2:
+    texts = [f"{100 * share:.3g}%" for share in (shares or {}).values() if share is not None]
+    if len(texts) < 2:
         return ABSENT
-    before, after = shown
+    before, after = texts
     return before if before == after else f"{before} > {after}"
 
 

@@ -46,17 +46,17 @@ def shares(
     sides: Sides = ("reference", "served"),
 ) -> Points:
     """Share of each bin on both sides, such as the reference and the log, as pairs of bars."""
-    shown = shown_bins(bins, sides)
-    places = np.arange(len(shown))
+    largest = shown_bins(bins, sides)
+    places = np.arange(len(largest))
     axes = figure.add_subplot()
     for offset, side, color in zip((-0.2, 0.2), sides, (REFERENCE, SERVED), strict=True):
-        axes.barh(places + offset, [part[side] for part in shown], 0.38, color=color, label=side)
-    axes.set_yticks(places, [short(part["name"]) for part in shown])
+        axes.barh(places + offset, [part[side] for part in largest], 0.38, color=color, label=side)
+    axes.set_yticks(places, [short(part["name"]) for part in largest])
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.xaxis.set_major_formatter(lambda value, _: percent(value))
-    axes.set_xlabel("share" if len(shown) == len(bins) else f"share, {len(shown)} largest bins")
+    axes.set_xlabel("share" if len(largest) == len(bins) else f"share, {len(largest)} largest bins")
     figure.legend(loc="outside upper left", ncols=2)
     return Points(
         ["bin", *sides],
@@ -72,8 +72,8 @@ def drift(figure: Figure, periods: Sequence[Mapping[str, Any]]) -> Points:
     names = sorted(
         periods[0]["features"], key=lambda n: -max(p["features"][n]["psi"] for p in periods)
     )
-    shown = names[: len(_LINES)]
-    for name, color in zip(shown, _LINES, strict=False):
+    most = names[: len(_LINES)]
+    for name, color in zip(most, _LINES, strict=False):
         values = [part["features"][name]["psi"] for part in periods]
         axes.plot(x, values, "o-", color=color, markersize=3, label=short(name))
     for limit in LIMITS.values():
@@ -83,10 +83,10 @@ def drift(figure: Figure, periods: Sequence[Mapping[str, Any]]) -> Points:
     axes.set_ylabel("stability index")
     figure.legend(loc="outside upper left", ncols=3)
     rows = [
-        [part["begin"], *(decimal(part["features"][name]["psi"], 3) for name in shown)]
+        [part["begin"], *(decimal(part["features"][name]["psi"], 3) for name in most)]
         for part in periods
     ]
-    return Points(["from", *map(short, shown)], rows)
+    return Points(["from", *map(short, most)], rows)
 
 
 @picture
@@ -105,7 +105,7 @@ def mean_scores(figure: Figure, task: str, periods: Sequence[Mapping[str, Any]])
 
 def _name_periods(axes: Axes, periods: Sequence[Mapping[str, Any]]) -> None:
     every = max(1, -(-len(periods) // 4))
-    chosen = range(0, len(periods), every)
-    names = [periods[i]["begin"].replace(" ", "\n") for i in chosen]
-    axes.set_xticks(list(chosen), names, color=SOFT)
+    numbered = range(0, len(periods), every)
+    names = [periods[i]["begin"].replace(" ", "\n") for i in numbered]
+    axes.set_xticks(list(numbered), names, color=SOFT)
     axes.set_xlim(-0.5, len(periods) - 0.5)

@@ -28,10 +28,10 @@ def print_metrics(console: Console, metrics: Mapping[str, Any]) -> None:
     title = f"{metrics['name']}: {metrics['model']} on {metrics['split']}"
     if metrics.get("drawn_negatives"):
         title += f", sampled: {metrics['drawn_negatives']:,} drawn negatives a request"
-    shown = columns_of(cells for _, cells, _ in rows)
-    table = number_table("task", shown, title)
+    heads = columns_of(cells for _, cells, _ in rows)
+    table = number_table("task", heads, title)
     for label, cells, style in rows:
-        texts = (cells.get(name, "") for name in shown)
+        texts = (cells.get(name, "") for name in heads)
         table.add_row(escape(label), *texts, style=style)
     console.print(table)
     if any(task.get("at_k") for task in metrics["tasks"].values()):
@@ -72,9 +72,9 @@ def _places(tasks: Mapping[str, Any]) -> Table:
             rows = {name: task, **{f"  {n}": metrics for n, metrics in ordered(task).items()}}
             for label, metrics in rows.items():
                 numbers = (decimal(metrics["at_k"].get(f"{metric}@{k}")) for metric in AT_K)
-                own = metrics is task
-                requests = count(task["ranked_requests"]) if own else ""
-                style = "" if own else "dim"
+                is_model = metrics is task
+                requests = count(task["ranked_requests"]) if is_model else ""
+                style = "" if is_model else "dim"
                 table.add_row(escape(label), str(k), requests, *numbers, style=style)
     return table
 

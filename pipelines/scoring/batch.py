@@ -63,10 +63,11 @@ def score(
     """
     split = open_source(source, features)
     names = [f"{task}_score" for task in tasks]
-    taken = sorted(set(names) & set(split.columns))
-    if taken:
+    clashes = sorted(set(names) & set(split.columns))
+    if clashes:
         raise PipelineError(
-            f"{split.footers.storage.name} already has the columns {taken}. Remove or rename them."
+            f"{split.footers.storage.name} already has the columns {clashes}. Remove or rename "
+            "them."
         )
     if not split.rows:
         raise PipelineError(f"{split.footers.storage.name} holds no rows to score.")

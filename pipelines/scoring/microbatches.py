@@ -30,16 +30,16 @@ def one_thread_each() -> None:
         threads.set_inter_op_parallelism_threads(_processors())
 
 
-def micro_batch_rows(wanted: int | None, tower: keras.layers.Layer) -> int | None:
+def micro_batch_rows(size: int | None, tower: keras.layers.Layer) -> int | None:
     """Candidates of a micro-batch; None for the whole batch at once.
 
     Args:
-        wanted: `training.micro_batch_size`: 0 for the whole batch, None to choose by device and
+        size: `training.micro_batch_size`: 0 for the whole batch, None to choose by device and
             tower.
         tower: The tower; more weights make gradients cost more, and micro-batches larger.
     """
-    if wanted is not None:
-        return wanted or None
+    if size is not None:
+        return size or None
     return None if _has_gpu() else max(_ROWS, tower.count_params() // _WEIGHTS_A_ROW)
 
 

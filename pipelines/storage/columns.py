@@ -48,7 +48,7 @@ def accepts(dtype: RawType, kind: pa.DataType, listed: bool = False) -> bool:
         kind = kind.value_type
     elif listed:
         return pa.types.is_null(kind)
-    return kind.id in {plain(each).id for each in ACCEPTED[dtype]}
+    return kind.id in {plain(accepted).id for accepted in ACCEPTED[dtype]}
 
 
 def plain(kind: pa.DataType) -> pa.DataType:

@@ -122,7 +122,7 @@ def _is_utf8(values: pa.Array) -> bool:
 
 def _bytes(value: pa.Array) -> str:
     """The beginning of the bytes of one row."""
-    content = b"|".join(each or b"" for each in _flat(value).cast(pa.binary()).to_pylist())
+    content = b"|".join(text or b"" for text in _flat(value).cast(pa.binary()).to_pylist())
     return repr(content if len(content) <= 40 else content[:40] + b"...")
 
 

@@ -94,7 +94,7 @@ class Footers:
             pa.array(digests),
             tuple(schemas),
             np.array(numbers),
-            CommonTypes.of(of_rows or [(storage.name, each) for each in schemas], features),
+            CommonTypes.of(of_rows or [(storage.name, schema_) for schema_ in schemas], features),
             *together[:, together[2] > 0],  # some writers leave empty ones
         )
 

@@ -115,8 +115,8 @@ class Checkpoints:
                 f"Checkpoints cannot be saved in {self.folder}: {error.strerror}. Move away what "
                 "is there, or give the run another folder with --run-dir."
             ) from None
-        for left in self.folder.glob(".step-*"):
-            shutil.rmtree(left, ignore_errors=True)
+        for incomplete in self.folder.glob(".step-*"):
+            shutil.rmtree(incomplete, ignore_errors=True)
 
     def clear(self) -> None:
         """Removes all checkpoints."""

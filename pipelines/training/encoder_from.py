@@ -138,9 +138,9 @@ def _pairs(model: RankingModel, history: str, trained: SequenceModel) -> list[tu
     """The sequences of both histories in their order, checked to have the same widths."""
     mine = _of_ids(model.schema.histories[history])
     theirs = _of_ids(trained.sequences)
-    here = [(name, _row_width(model, name)) for name in mine]
-    there = [(name, int(trained.embedding.vectors(name, 0).shape[-1])) for name in theirs]
-    if trained.action is not None or [w for _, w in here] != [w for _, w in there]:
+    our_widths = [(name, _row_width(model, name)) for name in mine]
+    their_widths = [(name, int(trained.embedding.vectors(name, 0).shape[-1])) for name in theirs]
+    if trained.action is not None or [w for _, w in our_widths] != [w for _, w in their_widths]:
         advice = (
             "its encoder reads actions as events of their own, which a ranking model has not"
             if trained.action is not None
@@ -148,7 +148,9 @@ def _pairs(model: RankingModel, history: str, trained: SequenceModel) -> list[tu
             "add a sequence feature for each that is missing, and set the `width` of the model or "
             "of the feature, without `table_width`"
         )
-        raise ValueError(f"{advice}. Received: {_listed(here)} here, and {_listed(there)} there")
+        raise ValueError(
+            f"{advice}. Received: {_listed(our_widths)} here, and {_listed(their_widths)} there"
+        )
     return list(zip(mine, theirs, strict=True))
 
 

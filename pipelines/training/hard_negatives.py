@@ -42,15 +42,15 @@ class HardNegatives:
         # Own candidates first, then drawn ones by their score, then padding.
         rank = np.where(drawn, -scores, np.where(mask, -np.inf, np.inf))
         order = np.argsort(rank, axis=1, kind="stable")
-        own = (mask & ~drawn).sum(axis=1)
-        length = int(BatchSize(1, lengths=LENGTHS, drawn=self.count).padded(own.max(initial=1)))
+        counts = (mask & ~drawn).sum(axis=1)
+        length = int(BatchSize(1, lengths=LENGTHS, drawn=self.count).padded(counts.max(initial=1)))
         order = order[:, :length]
-        kept = np.take_along_axis(mask, order, axis=1)
-        kept &= np.arange(order.shape[1]) < own[:, None] + self.count
+        chosen = np.take_along_axis(mask, order, axis=1)
+        chosen &= np.arange(order.shape[1]) < counts[:, None] + self.count
         context = batch.layout.blocks_of("context")
         blocks = {
             name: block if name in context else np.take_along_axis(block, order[..., None], axis=1)
             for name, block in batch.blocks.items()
             if name != CANDIDATE_MASK
         }
-        return {**blocks, CANDIDATE_MASK: kept}
+        return {**blocks, CANDIDATE_MASK: chosen}

@@ -107,8 +107,8 @@ class History:
         warm = min(1.0, (step + 1) / (options.warmup_steps + 1))
         cosine = 1.0
         if options.cosine_steps:
-            gone = max(0, step - options.warmup_steps) / options.cosine_steps
-            cosine = (1 + math.cos(math.pi * min(1.0, gone))) / 2
+            share = max(0, step - options.warmup_steps) / options.cosine_steps
+            cosine = (1 + math.cos(math.pi * min(1.0, share))) / 2
         return decayed * options.reduce_on_plateau ** sum(self.worse) * warm * cosine
 
     def penalty(self, step: int) -> float:

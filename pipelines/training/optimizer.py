@@ -26,27 +26,29 @@ _DENSE = {
 
 
 def make_optimizer(
-    options: LoopOptions, variables: Sequence[keras.Variable], own: OwnRate | None = None
+    options: LoopOptions, variables: Sequence[keras.Variable], encoder: OwnRate | None = None
 ) -> keras.optimizers.Optimizer:
     """A row-wise optimizer for the tables and Adam for the rest, or one of Keras' for everything.
 
     Args:
         options: Training options.
         variables: The trainable variables of a model, for which it is built.
-        own: Those with a learning rate of their own, none of them of a table.
+        encoder: Those with a learning rate of their own, none of them of a table.
     """
-    optimizer = _optimizer(options, variables, own)
+    optimizer = _optimizer(options, variables, encoder)
     optimizer.build(variables)
     return optimizer
 
 
 def _optimizer(
-    options: LoopOptions, variables: Sequence[keras.Variable], own: OwnRate | None
+    options: LoopOptions, variables: Sequence[keras.Variable], encoder: OwnRate | None
 ) -> keras.optimizers.Optimizer:
     decay, clip = options.weight_decay or None, options.clip_norm
     dense = with_whole_gradients(_DENSE.get(options.optimizer, keras.optimizers.Adam))
-    if own is not None:
-        dense = with_own_rate(dense, own.variables, own.learning_rate / options.learning_rate)
+    if encoder is not None:
+        dense = with_own_rate(
+            dense, encoder.variables, encoder.learning_rate / options.learning_rate
+        )
     rest = dense(options.learning_rate, weight_decay=decay)
     if options.optimizer not in _DENSE:
         tables = _TABLES[options.optimizer](
@@ -124,7 +126,7 @@ class OwnRate(NamedTuple):
     learning_rate: float
 
 
-def with_own_rate(kind: Any, own: Sequence[keras.Variable], ratio: float) -> Any:
+def with_own_rate(kind: Any, members: Sequence[keras.Variable], ratio: float) -> Any:
     """Returns an optimizer's class in which the steps of some variables are `ratio` times as long.
 
     `learning_rate(variable) = ratio * learning_rate`, also of weight decay; so every schedule keeps
@@ -132,10 +134,10 @@ def with_own_rate(kind: Any, own: Sequence[keras.Variable], ratio: float) -> Any
 
     Args:
         kind: The class of an optimizer of Keras.
-        own: The variables.
+        members: The variables.
         ratio: The factor.
     """
-    ids = frozenset(map(id, own))
+    ids = frozenset(map(id, members))
 
     class Optimizer(kind):
         weight_decay: Any
@@ -151,9 +153,9 @@ def with_own_rate(kind: Any, own: Sequence[keras.Variable], ratio: float) -> Any
             decay = self.weight_decay
             if decay is None:
                 return
-            for each in {1.0, ratio}:
-                self.weight_decay = decay * each
-                super()._apply_weight_decay([v for v in variables if self._ratio(v) == each])
+            for factor in {1.0, ratio}:
+                self.weight_decay = decay * factor
+                super()._apply_weight_decay([v for v in variables if self._ratio(v) == factor])
             self.weight_decay = decay
 
         def _ratio(self, variable: Any) -> float:

@@ -92,16 +92,16 @@ def pruned(run: Path, experiment: Experiment, fitted: FittedFeatures, valid: Dat
             f"`training.prune`: the model of {run}: {error}. A model without gates is pruned by "
             "`training.prune_heads`, or `--heads`."
         ) from None
-    kept = gate_counts(whole)
-    if all(count.kept == count.all for count in kept.values()):
+    counts = gate_counts(whole)
+    if all(count.kept == count.all for count in counts.values()):
         raise PipelineError(
             f"`training.prune`: every gate of the model of {run} is open: "
-            f"{in_words(kept)}. Raise the `penalty` of `model.gates`, or train it with "
+            f"{in_words(counts)}. Raise the `penalty` of `model.gates`, or train it with "
             '`keep = "last"`, with more epochs or with a lower `initial` of the gates.'
         )
     names = {feature.name for feature in model.schema.features}
     closed = tuple(f.name for f in fitted.schema.features if f.name not in names)
-    return Pruned(whole, model, fitted.without(closed), kept, {})
+    return Pruned(whole, model, fitted.without(closed), counts, {})
 
 
 def _with_best_heads(
@@ -125,9 +125,9 @@ def _with_best_heads(
     return Pruned(whole, model, fitted, head_counts(whole, heads), heads)
 
 
-def in_words(kept: Mapping[str, Kept]) -> str:
+def in_words(counts: Mapping[str, Kept]) -> str:
     """The kept heads, experts and fields in one line."""
-    return ", ".join(f"{place} {count.kept} of {count.all}" for place, count in kept.items())
+    return ", ".join(f"{place} {count.kept} of {count.all}" for place, count in counts.items())
 
 
 def check_pruned(
@@ -163,11 +163,11 @@ def _scores(scorer: Scorer, feed: Feed) -> Scores:
 
 
 def _without_heads(
-    model: RankingModel, kept: Mapping[AttentionPlace, Sequence[int]]
+    model: RankingModel, heads_of_places: Mapping[AttentionPlace, Sequence[int]]
 ) -> Callable[[], AbstractContextManager[Any]]:
     """Makes the context in which the other heads of some places are zero."""
     layers, masks = head_layers(model), {}
-    for place, heads in kept.items():
+    for place, heads in heads_of_places.items():
         mask = np.zeros(layers[place].computed_heads, "float32")
         mask[list(heads)] = 1
         masks[id(layers[place].heads.mechanism)] = mask

@@ -59,13 +59,13 @@ class EpochReporter:
 
     def kept(self, history: History) -> None:
         """Prints which epoch is kept, and why the training stopped."""
-        kept = history.kept(self._monitored)
-        if kept is not None:
+        epoch = history.kept(self._monitored)
+        if epoch is not None:
             self.say(
-                f"kept epoch {kept['epoch']} of {kept['epochs']}: {kept['monitor']} "
-                f"{kept['value']:.4f} is the {history.options.keep} on the validation rows"
+                f"kept epoch {epoch['epoch']} of {epoch['epochs']}: {epoch['monitor']} "
+                f"{epoch['value']:.4f} is the {history.options.keep} on the validation rows"
             )
-            self.say(f"stopped {kept['stopped']}")
+            self.say(f"stopped {epoch['stopped']}")
 
 
 class TrainingReporter(EpochReporter):
@@ -102,8 +102,8 @@ class TrainingReporter(EpochReporter):
         )
         width = max(map(len, self._tasks))
         for task in self._tasks:
-            wanted = ("auc", "logloss", f"ndcg@{self._monitor.places}")
-            names = dict.fromkeys((*wanted, self._monitor.metrics.get(task, "auc")))
+            always = ("auc", "logloss", f"ndcg@{self._monitor.places}")
+            names = dict.fromkeys((*always, self._monitor.metrics.get(task, "auc")))
             values = {name: metrics.get(f"val_{task}_{name}") for name in names}
             numbers = "  ".join(
                 f"{_written(n)} {x:.4f}" for n, x in values.items() if x is not None

@@ -171,12 +171,12 @@ def slopes_of(
     """
     counts = tf.cast((losses > 0) & (norms > 0), "float32")
     number = tf.maximum(tf.reduce_sum(counts), 1.0)
-    left = tf.math.divide_no_nan(losses, first)
-    rates = tf.math.divide_no_nan(left, tf.reduce_sum(counts * left) / number)
+    shares = tf.math.divide_no_nan(losses, first)
+    rates = tf.math.divide_no_nan(shares, tf.reduce_sum(counts * shares) / number)
     mean = tf.reduce_sum(counts * weights * norms) / number
-    each = counts * norms * tf.sign(weights * norms - mean * rates**alpha)
+    slopes = counts * norms * tf.sign(weights * norms - mean * rates**alpha)
     total = tf.reduce_sum(weights)  # the number of tasks
-    return weights * (each - tf.reduce_sum(weights * each) / total)
+    return weights * (slopes - tf.reduce_sum(weights * slopes) / total)
 
 
 def make_task_weights(options: TrainingOptions, model: RankingModel) -> TaskWeights:
@@ -188,8 +188,8 @@ def make_task_weights(options: TrainingOptions, model: RankingModel) -> TaskWeig
     tasks = model.schema.tasks
     if options.task_weights is None:
         return TaskWeights(tasks)
-    chosen = with_options(options.task_weights)
-    if isinstance(chosen, Uncertainty):
+    weighting = with_options(options.task_weights)
+    if isinstance(weighting, Uncertainty):
         return UncertaintyWeights(tasks)
     shared = getattr(model.tower, "last_shared", None)
     if not shared:
@@ -198,7 +198,7 @@ def make_task_weights(options: TrainingOptions, model: RankingModel) -> TaskWeig
             f"tasks share, and the model {model.name!r} has none with weights. Set "
             '`task_weights = "uncertainty"`, or choose another model.'
         )
-    return GradNormWeights(tasks, shared, chosen.alpha)
+    return GradNormWeights(tasks, shared, weighting.alpha)
 
 
 def _state(size: int, name: str) -> keras.Variable:

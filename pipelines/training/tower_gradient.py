@@ -72,9 +72,9 @@ class TowerGradient:
         self._tower = tower
         self._tasks = tasks
         self._losses = [task_loss(task.loss) for task in tasks]
-        wanted = {id(variable) for variable in shared}
+        ids = {id(variable) for variable in shared}
         variables = enumerate(tower.trainable_variables)
-        self._shared = [place for place, variable in variables if id(variable) in wanted]
+        self._shared = [place for place, variable in variables if id(variable) in ids]
         self._scale_loss = scale_loss
         self._rows = rows
         self._depends_on_batch = depends_on_batch(tower)
@@ -160,10 +160,10 @@ class TowerGradient:
         """Loss and gradients of the weights, the new state, and gradients of the leaves."""
         leaves = [x for x in tf.nest.flatten(fields) if _has_gradient(x)]
         variables = [*self._tower.trainable_variables, *self._tower.non_trainable_variables]
-        given = list(zip(variables, [*weights, *state], strict=True))
+        values = list(zip(variables, [*weights, *state], strict=True))
         with (
             tf.GradientTape(persistent=bool(self._shared)) as tape,
-            keras.StatelessScope(given, collect_losses=True) as scope,
+            keras.StatelessScope(values, collect_losses=True) as scope,
         ):
             tape.watch([*leaves, *weights])
             losses, penalties = self._losses_of(fields, labels, totals)
@@ -203,10 +203,10 @@ class TowerGradient:
         for task, loss in zip(self._tasks, self._losses, strict=True):
             label = labels[task.name]
             known = tf.logical_not(tf.math.is_nan(label))
-            each = loss.of_requests(
+            of_requests = loss.of_requests(
                 tf.where(known, label, 0.0), tf.cast(logits[task.name], "float32"), known
             )
-            losses.append(tf.reduce_sum(each) / totals[task.name])
+            losses.append(tf.reduce_sum(of_requests) / totals[task.name])
         return losses, penalties
 
 

@@ -82,9 +82,9 @@ class TowerTuner:
         best_mode = best if seconds[default] > _GAIN * seconds[best] else default
         if memory is not None:
             _write(memory, {**known, key: best_mode._asdict()})
-        each = "; ".join(f"{mode}: {1000 * time_:.0f} ms" for mode, time_ in seconds.items())
+        times = "; ".join(f"{mode}: {1000 * time_:.0f} ms" for mode, time_ in seconds.items())
         took = time.perf_counter() - begin
-        say(f"tower: {best_mode}. Seconds of a batch, measured in {took:.0f} s: {each}")
+        say(f"tower: {best_mode}. Seconds of a batch, measured in {took:.0f} s: {times}")
         return best_mode
 
     def _key(self, default: TowerMode) -> str:

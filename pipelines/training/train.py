@@ -134,8 +134,8 @@ def train(
     try:
         with workers.strategy.scope():
             model, fitted, facts, said = _start(experiment, data, fitted)
-            own = own_rate(experiment.model.encoder_from, model)
-            optimizer = make_optimizer(options, model.trainable_variables, own)
+            encoder = own_rate(experiment.model.encoder_from, model)
+            optimizer = make_optimizer(options, model.trainable_variables, encoder)
             teacher, read = _teacher(experiment, data, fitted)
         feeds = replica_feeds(
             _train_feed(experiment, data, read), options, experiment.seed, workers

@@ -91,8 +91,8 @@ class _TaskMetrics:
         self._top = MeansAtK([places])
 
     def add(self, labels: np.ndarray, scores: np.ndarray, requests: np.ndarray) -> None:
-        for label, kept in enumerate(self._by_label):
-            kept.append(scores[labels == label])
+        for label, of_label in enumerate(self._by_label):
+            of_label.append(scores[labels == label])
         known = ~np.isnan(labels)
         rows = int(np.count_nonzero(known))
         if rows and self._has_logloss:

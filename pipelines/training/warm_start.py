@@ -97,9 +97,9 @@ class WarmStart:
                 )
         if variables:
             raise self._another("it has fewer variables")
-        kept, known = (sum(counts) for counts in zip(*_counts(rows, new), strict=True))
+        reused, known = (sum(counts) for counts in zip(*_counts(rows, new), strict=True))
         gates = f"; the gates of {new_gates} layers are new" if new_gates else ""
-        return f"warm start from {self.folder}: {kept:,} of {known:,} table rows reused{gates}"
+        return f"warm start from {self.folder}: {reused:,} of {known:,} table rows reused{gates}"
 
     def _check_parts(self, schema: Schema, best: Checkpoint, saver: Saver) -> None:
         """Checks tasks and optimizer, as variables are matched only by their order."""
@@ -152,24 +152,24 @@ def _variables(saver: Saver, best: Checkpoint) -> tuple[dict[str, keras.Variable
     """
     variables = dict(saver.variables())
     gates = [layer for layer in layers_in(saver.model) if isinstance(layer, HardConcrete)]
-    own = {id(variable) for gate in gates for variable in gate.variables}
-    own |= {id(gate.noise.state) for gate in gates}
+    of_gates = {id(variable) for gate in gates for variable in gate.variables}
+    of_gates |= {id(gate.noise.state) for gate in gates}
     slots = tuple(f"{gate.log_alpha.path.replace('/', '_')}_" for gate in gates)
-    kept = {
+    others = {
         name: variable
         for name, variable in variables.items()
-        if id(variable) not in own and not (slots and variable.name.startswith(slots))
+        if id(variable) not in of_gates and not (slots and variable.name.startswith(slots))
     }
-    if not gates or len(kept) != sum(1 for _ in _arrays(best)):
+    if not gates or len(others) != sum(1 for _ in _arrays(best)):
         return variables, 0
     counts: dict[str, Iterator[int]] = defaultdict(itertools.count)
-    parts = ((name.partition("/")[0], variable) for name, variable in kept.items())
+    parts = ((name.partition("/")[0], variable) for name, variable in others.items())
     return {f"{part}/{next(counts[part])}": variable for part, variable in parts}, len(gates)
 
 
 def _arrays(best: Checkpoint) -> Iterator[tuple[str, np.ndarray]]:
     """The variables of model and optimizer; learned weights of tasks begin anew."""
-    return (each for each in best.arrays() if not each[0].startswith(TASK_WEIGHTS))
+    return (named for named in best.arrays() if not named[0].startswith(TASK_WEIGHTS))
 
 
 def _same_rows(old: Table, new: Table, before: FittedFeatures, after: FittedFeatures) -> RowMapping:

@@ -66,29 +66,29 @@ class Workers:
                 f"`training.shards`: expected a multiple of the {self.replicas} replicas that "
                 f"train together. Received: {shards}."
             )
-        each = shards // self.replicas
-        return [tuple(range(r * each, (r + 1) * each)) for r in self.own_replicas]
+        count = shards // self.replicas
+        return [tuple(range(r * count, (r + 1) * count)) for r in self.own_replicas]
 
     def gathered(self, places: tuple[ShardPosition, ...]) -> tuple[ShardPosition, ...]:
         """Gathers the places of all workers' shards."""
         if self.count == 1 or not places:
             return places
-        first, each = self.own_replicas[0], len(places) // len(self.own_replicas)
-        own = np.zeros((self.replicas * each, 2), "int64")
-        own[first * each : first * each + len(places)] = places
-        return tuple((int(chunk), int(request)) for chunk, request in self._sum(own))
+        first, count = self.own_replicas[0], len(places) // len(self.own_replicas)
+        numbers = np.zeros((self.replicas * count, 2), "int64")
+        numbers[first * count : first * count + len(places)] = places
+        return tuple((int(chunk), int(request)) for chunk, request in self._sum(numbers))
 
     def any(self, wish: bool) -> bool:
         """Whether `wish` is true on any worker."""
         return wish if self.count == 1 else bool(self._sum(np.array([wish], "int64"))[0])
 
-    def _sum(self, own: np.ndarray) -> np.ndarray:
+    def _sum(self, numbers: np.ndarray) -> np.ndarray:
         """The sum of an array over all workers."""
 
         def everything() -> tf.Tensor:
             context = tf.distribute.get_replica_context()
             is_first = tf.equal(context.replica_id_in_sync_group, self.own_replicas[0])
-            mine = tf.constant(own) * tf.cast(is_first, "int64")
+            mine = tf.constant(numbers) * tf.cast(is_first, "int64")
             return context.all_reduce(tf.distribute.ReduceOp.SUM, mine)
 
         with self.together():

@@ -100,8 +100,8 @@ class LoadedSearch(NamedTuple):
         """
         self.experiment()
         before: Settings = {}
-        for key, given in self.ranges.items():
-            ends = given.ends if isinstance(given, Span) else given
+        for key, span in self.ranges.items():
+            ends = span.ends if isinstance(span, Span) else span
             for value in ends:
                 try:
                     self.experiment({**before, key: value})
@@ -109,19 +109,19 @@ class LoadedSearch(NamedTuple):
                     raise PipelineError(
                         f"{self.path}: `ranges`, {key} = {json.dumps(value)}: {error}"
                     ) from None
-            if isinstance(given, Span) and given.is_whole:
-                self._check_whole(key, given, before)
+            if isinstance(span, Span) and span.is_whole:
+                self._check_whole(key, span, before)
             before[key] = ends[0]
 
-    def _check_whole(self, key: str, given: Span, before: Settings) -> None:
+    def _check_whole(self, key: str, span: Span, before: Settings) -> None:
         """Checks that a range of whole numbers is not that of a key that takes any number."""
         try:
-            self.experiment({**before, key: given.high - 0.5})
+            self.experiment({**before, key: span.high - 0.5})
         except PipelineError:
             return
         raise PipelineError(
             f"{self.path}: `ranges`, {key}: whole ends give whole numbers, and the key takes any. "
-            f"Write low = {float(given.low)} and high = {float(given.high)}, or a list of values."
+            f"Write low = {float(span.low)} and high = {float(span.high)}, or a list of values."
         )
 
 

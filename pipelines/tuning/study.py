@@ -74,18 +74,18 @@ class Study:
         seed = self._loaded.experiment().seed
         direction = "minimize" if self._objective.is_minimised else "maximize"
         study = self._optuna.create_study(direction=direction)
-        made: dict[str, Trial] = {}
+        by_settings: dict[str, Trial] = {}
         for number in range(1, search.trials + 1):
             study.sampler = self._optuna.samplers.TPESampler(seed=seed + number)
-            asked = study.ask()
-            settings = {key: _drawn(asked, key, given) for key, given in ranges.items()}
+            draw = study.ask()
+            settings = {key: _drawn(draw, key, span) for key, span in ranges.items()}
             self._say(f"[{number}/{search.trials}] {in_words(settings)} ...", end=" ")
-            same = made.get(json.dumps(settings))
+            same = by_settings.get(json.dumps(settings))
             trial = self._trial(number, settings) if same is None else same._replace(number=number)
             self._say(self._result(trial) if same is None else f"as trial {same.number}")
-            made.setdefault(json.dumps(settings), trial)
+            by_settings.setdefault(json.dumps(settings), trial)
             failed = self._optuna.trial.TrialState.FAIL if trial.value is None else None
-            study.tell(asked, trial.value, state=failed)
+            study.tell(draw, trial.value, state=failed)
             yield trial
 
     def folder(self, trial: Trial) -> Path:
@@ -129,12 +129,12 @@ def short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else json.dumps(value)
 
 
-def _drawn(asked: Any, key: str, given: Range) -> Any:
+def _drawn(draw: Any, key: str, span: Range) -> Any:
     """The value of a key for a trial."""
-    if isinstance(given, tuple):  # by number, as Optuna takes no lists and tables
-        return given[asked.suggest_categorical(key, range(len(given)))]
-    suggest = asked.suggest_int if given.is_whole else asked.suggest_float
-    return suggest(key, *given.ends, log=given.log)
+    if isinstance(span, tuple):  # by number, as Optuna takes no lists and tables
+        return span[draw.suggest_categorical(key, range(len(span)))]
+    suggest = draw.suggest_int if span.is_whole else draw.suggest_float
+    return suggest(key, *span.ends, log=span.log)
 
 
 def _optuna() -> Any:

@@ -53,19 +53,19 @@ def write_trials(
     return folder / FILE
 
 
-def write_best(loaded: LoadedSearch, best: Trial, made: Path, target: Path) -> None:
+def write_best(loaded: LoadedSearch, best: Trial, run: Path, target: Path) -> None:
     """Makes a run folder of the best experiment, with the model that the trial trained.
 
     Args:
         loaded: The search.
         best: The trial.
-        made: Its run folder.
+        run: Its run folder.
         target: The new one; `recsys-attn run` evaluates it on the test rows and exports it.
     """
     with atomic_file(target / EXPERIMENT) as part:
         write_json(part, loaded.experiment(best.settings).resolved)
     for step in ("ingest", "fit", "train"):
-        link_step(made / STEPS[step].folder, target / STEPS[step].folder)
+        link_step(run / STEPS[step].folder, target / STEPS[step].folder)
 
 
 def print_trials(console: Console, objective: Objective, best_first: Sequence[Trial]) -> None:

@@ -75,15 +75,15 @@ def described(experiment: Experiment, schema: Schema) -> dict[str, Any]:
         schema: The fitted schema of the model, with the sizes of its tables.
     """
     values = experiment.resolved
-    shown = {table: values[table] for table in _TABLES}
-    shown["evaluation"].pop("gates")  # the report has a table of them
+    settings = {table: values[table] for table in _TABLES}
+    settings["evaluation"].pop("gates")  # the report has a table of them
     data = values["data"]
-    shown["data"] = {key: data[key] for key in ("source", "path", "request", "split", "items")}
-    for made in ("histories", "aggregates"):
-        shown["data"][made] = {column["name"]: column for column in data[made]}
-    shown["tasks"] = {task["name"]: task for task in values["tasks"]}
+    settings["data"] = {key: data[key] for key in ("source", "path", "request", "split", "items")}
+    for kind in ("histories", "aggregates"):
+        settings["data"][kind] = {column["name"]: column for column in data[kind]}
+    settings["tasks"] = {task["name"]: task for task in values["tasks"]}
     return {
-        "settings": dict(_flat(shown)),
+        "settings": dict(_flat(settings)),
         "features": [
             {
                 "name": feature.name,

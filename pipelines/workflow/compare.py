@@ -45,8 +45,8 @@ def print_comparison(console: Console, runs: list[Path]) -> None:
         if problem:
             console.print(escape(problem))
         elif len(together) > 1:
-            each = [Side({run: evaluation}) for run, evaluation in together.items()]
-            console.print(_against_first(TaskComparison(task, each), each))
+            models = [Side({run: evaluation}) for run, evaluation in together.items()]
+            console.print(_against_first(TaskComparison(task, models), models))
             verdicts += _verdicts(task, sides_of(together))
         for k in places({name: 0 for m in of_task.values() for name in m.get("at_k") or {}}):
             console.print(_order(f"{task}, first {k} places", of_task, k))
@@ -97,8 +97,8 @@ def _verdicts(task: str, sides: list[Side]) -> list[str]:
 def _runs(by_run: Mapping[str, Metrics]) -> Table:
     table = number_table("run", ("model", "seed", "epoch", "split", "rows"), gap=_GAP)
     for run, metrics in by_run.items():
-        kept = metrics.get("kept")
-        epoch = f"{kept['epoch']} of {kept['epochs']}" if kept else ABSENT
+        epoch_of_run = metrics.get("kept")
+        epoch = f"{epoch_of_run['epoch']} of {epoch_of_run['epochs']}" if epoch_of_run else ABSENT
         texts = str(metrics["seed"]), epoch, metrics["split"], count(metrics["rows"])
         table.add_row(escape(run), escape(metrics["model"]), *texts)
     return table
@@ -106,10 +106,10 @@ def _runs(by_run: Mapping[str, Metrics]) -> Table:
 
 def _numbers(task: str, by_run: Mapping[str, Metrics]) -> Table:
     cells = {run: summary_cells(metrics) for run, metrics in by_run.items()}
-    shown = columns_of(cells.values())
-    table = number_table(task, shown, gap=_GAP)
+    heads = columns_of(cells.values())
+    table = number_table(task, heads, gap=_GAP)
     for run, texts in cells.items():
-        table.add_row(escape(run), *(texts[name] for name in shown))
+        table.add_row(escape(run), *(texts[name] for name in heads))
     return table
 
 
@@ -140,6 +140,6 @@ def _order(title: str, by_run: Mapping[str, Metrics], k: int) -> Table:
 def _own(title: str, by_run: Mapping[str, Metrics], names: list[str]) -> Table:
     table = number_table(title, names, gap=_GAP)
     for run, metrics in by_run.items():
-        own = metrics.get("own", {})
-        table.add_row(escape(run), *(decimal(own.get(name)) for name in names))
+        values = metrics.get("own", {})
+        table.add_row(escape(run), *(decimal(values.get(name)) for name in names))
     return table

@@ -86,8 +86,8 @@ def _newest_export(steps: Steps) -> Path:
     """The folder of the newest version, made of the trained model."""
     base, trained = steps.export_folder, steps.run.manifest("train")["fingerprint"]
     newest = max(versions_in(base), key=lambda path: int(path.name), default=base)
-    made = newest / MANIFEST
-    if not made.is_file() or read_json(made)["inputs"].get("train") != trained:
+    manifest = newest / MANIFEST
+    if not manifest.is_file() or read_json(manifest)["inputs"].get("train") != trained:
         raise PipelineError(
             f"{base} holds no export of the trained model: run `recsys-attn export "
             f"{steps.run.folder}` first."
@@ -106,8 +106,8 @@ def _lines(whole: Steps, smaller: Steps, result: Pruned, exported: Path) -> dict
     request = request.combine_chunks()
     times = milliseconds(
         [
-            request_call(each.signatures, schema, request)
-            for each, schema in zip(loaded, schemas, strict=True)
+            request_call(export.signatures, schema, request)
+            for export, schema in zip(loaded, schemas, strict=True)
         ]
     )
     sizes = [sum(p.stat().st_size for p in path.rglob("*") if p.is_file()) for path in exports]

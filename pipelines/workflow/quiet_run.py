@@ -45,9 +45,9 @@ def run_quietly(
 
 def _link(shared: Path, run: Steps) -> None:
     for step in (*DATA_STEPS, "statistics"):
-        made, target = shared / STEPS[step].folder, run.run.path(step)
-        if made.exists() and not target.exists():
-            link_step(made, target)
+        source, target = shared / STEPS[step].folder, run.run.path(step)
+        if source.exists() and not target.exists():
+            link_step(source, target)
 
 
 def training_seconds(trained: Mapping[str, Any]) -> float:
@@ -62,8 +62,8 @@ def training_seconds(trained: Mapping[str, Any]) -> float:
 
 def link_step(source: Path, target: Path) -> None:
     """Hard links of a finished folder, or copies on another disk; nothing if they are there."""
-    made = source / MANIFEST
-    if (target / MANIFEST).is_file() and (target / MANIFEST).read_bytes() == made.read_bytes():
+    manifest = source / MANIFEST
+    if (target / MANIFEST).is_file() and (target / MANIFEST).read_bytes() == manifest.read_bytes():
         return
     with atomic_directory(target) as folder:
         shutil.copytree(source, folder, copy_function=_linked, dirs_exist_ok=True)

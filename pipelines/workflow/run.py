@@ -168,8 +168,8 @@ class Run:
         if changes:
             self._say(step, f"settings changed: {'; '.join(changes)}", None)
         elif step == "ingest":
-            made = _manifest(target).get("sources")
-            changes = [] if made is None else changed_files(made, sources or {})
+            earlier = _manifest(target).get("sources")
+            changes = [] if earlier is None else changed_files(earlier, sources or {})
             if changes:
                 self._say(step, f"files changed: {'; '.join(changes)}", None)
         self._say(step, "...", None)
@@ -202,12 +202,12 @@ class Run:
         manifest = _manifest(self.path("ingest"))
         if self._changes("ingest", manifest):
             return  # its own error: the files of other settings are no changed files
-        made = manifest.get("sources")
+        earlier = manifest.get("sources")
         try:
             now = self.stamps
         except PipelineError:
             return
-        changes = [] if made is None else changed_files(made, now)
+        changes = [] if earlier is None else changed_files(earlier, now)
         if changes:
             raise PipelineError(
                 f"{self.path('ingest')} was made from files that have changed since: "
@@ -220,16 +220,16 @@ class Run:
         recover(target)
         if self.force or not (target / MANIFEST).exists():
             return False
-        wanted = self._fingerprint(step, self._inputs(step, sources))
-        return _manifest(target).get("fingerprint") == wanted
+        expected = self._fingerprint(step, self._inputs(step, sources))
+        return _manifest(target).get("fingerprint") == expected
 
     def _settings(self, step: str) -> dict[str, Any]:
         return {"seed": self.seed, **self.settings[step]}
 
     def _changes(self, step: str, manifest: Mapping[str, Any]) -> list[str]:
         """The settings that differ from those in a manifest."""
-        made = manifest.get("settings")
-        return [] if made is None else differences(made, self._settings(step))
+        earlier = manifest.get("settings")
+        return [] if earlier is None else differences(earlier, self._settings(step))
 
     def _inputs(self, step: str, sources: Mapping[str, str] | None) -> dict[str, str]:
         fingerprints = {name: self.manifest(name)["fingerprint"] for name in STEPS[step].reads}

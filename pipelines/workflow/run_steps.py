@@ -213,8 +213,10 @@ class RunSteps(ABC):
             )
             return {**summary, "data_hash": self.run.manifest("ingest")["data_hash"]}
 
-        made = self.run.path("export").glob(f"*/*/{MANIFEST}")  # also of other names
-        before = max(made, key=lambda path: path.stat().st_mtime, default=base / MANIFEST).parent
+        manifests = self.run.path("export").glob(f"*/*/{MANIFEST}")  # also of other names
+        before = max(
+            manifests, key=lambda path: path.stat().st_mtime, default=base / MANIFEST
+        ).parent
         self._execute("export", build, target=base / str(version), before=before)
 
     @abstractmethod

@@ -216,9 +216,9 @@ class Steps(RunSteps):
         self.run.manifest("train")
         tasks = [task.name for task in self.experiment.tasks]
         progress = Progress(self.console)
-        made, schema = self.experiment.data.made, self.experiment.schema_
+        columns, schema = self.experiment.data.made, self.experiment.schema_
         return score(
-            source, target, tasks, self._load, self.request, progress, engine, made, schema
+            source, target, tasks, self._load, self.request, progress, engine, columns, schema
         )
 
     def skew(self, options: SkewOptions) -> dict[str, Any]:

@@ -74,16 +74,16 @@ def _init(address: str) -> None:
 @contextlib.contextmanager
 def _same_signals() -> Iterator[None]:
     """Restores the SIGTERM handler that `ray.init` replaces, and repeats a signal it received."""
-    before, taken = signal.getsignal(signal.SIGTERM), False
+    before, terminated = signal.getsignal(signal.SIGTERM), False
     try:
         yield
     except SystemExit:  # raised by Ray's handler
-        taken = True
+        terminated = True
         raise
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
-            if taken:
+            if terminated:
                 signal.raise_signal(signal.SIGTERM)
 
 

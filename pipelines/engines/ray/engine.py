@@ -90,7 +90,7 @@ class _Failed(NamedTuple):
 
 
 def _results(
-    own: OwnParts, work: Work, task: Callable[..., Any], items: Sequence[Any]
+    parts: OwnParts, work: Work, task: Callable[..., Any], items: Sequence[Any]
 ) -> Generator[Any]:
     """The result of a task for each item, in order.
 
@@ -103,7 +103,7 @@ def _results(
         packed = cloudpickle.dumps((work, task))
         results = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
             _run,
-            fn_kwargs={"shared": [ray.put((tuple(own), packed, os.getcwd()))]},
+            fn_kwargs={"shared": [ray.put((tuple(parts), packed, os.getcwd()))]},
             batch_size=None,
             batch_format="pyarrow",
             num_cpus=1,
@@ -158,10 +158,10 @@ def _result(shared: ray.ObjectRef, item: Any) -> Any:
         if key not in _TASK:
             _TASK.clear()
             _LEAVING.close()
-            own, packed, folder = ray.get(shared)
+            parts, packed, folder = ray.get(shared)
             # Relative paths belong to the command line's folder; if it is absent, none may resolve.
             os.chdir(folder if os.path.isdir(folder) else os.sep)
-            OwnParts(*own).load()  # before work and items, which may be of their classes
+            OwnParts(*parts).load()  # before work and items, which may be of their classes
             work, task = pickle.loads(packed)
             _TASK[key] = partial(task, _LEAVING.enter_context(work()))
         return _TASK[key](item)

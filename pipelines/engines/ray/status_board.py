@@ -73,9 +73,9 @@ class StatusBoard:
 
 def failure_message(index: int, count: int, state: WorkerStatus) -> str:
     """A worker's own error message, or its exit code and last line."""
-    own = re.search(r"^Error: (.*)", state.error, re.MULTILINE | re.DOTALL)
-    if own:
-        return own[1].rstrip()
+    message = re.search(r"^Error: (.*)", state.error, re.MULTILINE | re.DOTALL)
+    if message:
+        return message[1].rstrip()
     last = "".join(f": {line}" for line in state.error.strip().splitlines()[-1:])
     return (
         f"Worker {index} of {count} ended with exit code {state.code}{last}. Start again: training "

@@ -50,27 +50,27 @@ def with_aggregates(
     with Spill(folder, bounds) as spill:
         state = _spilled(source, aggregates, spill)
     tasks = [
-        _Task(number, each, past, prior, list(state.codes).index(each.keys))
-        for number, (each, past, prior) in enumerate(
+        _Task(number, aggregate, past, prior, list(state.codes).index(aggregate.keys))
+        for number, (aggregate, past, prior) in enumerate(
             zip(state.aggregates, state.pasts, state.priors, strict=True)
         )
     ]
-    made: dict[str, np.ndarray] = {}
+    columns: dict[str, np.ndarray] = {}
     work = partial(_computing, folder, len(bounds) + 1)
     with contextlib.closing(engine.map_ordered(work, tasks)) as results:
         for task, (past, prior) in zip(tasks, results, strict=True):
             state.pasts[task.number], state.priors[task.number] = past, prior
-            made[task.aggregate.name] = _in_order(folder, task.number, sum(lengths))
-    return _with_columns(source, lengths, made), state
+            columns[task.aggregate.name] = _in_order(folder, task.number, sum(lengths))
+    return _with_columns(source, lengths, columns), state
 
 
 def _scan(source: Source, time: str) -> tuple[list[int], np.ndarray]:
     """The rows of each file, and times that divide them into ranges."""
-    wanted = frozenset(name for name in (time, source.request) if name is not None)
+    columns = frozenset(name for name in (time, source.request) if name is not None)
     lengths, samples = [], [np.zeros(0, np.int64)]
     for file in _files(source):
         lengths.append(0)
-        for table in filter(len, file_chunks(source, file, wanted)):
+        for table in filter(len, file_chunks(source, file, columns)):
             require_column(table.column_names, time, "data.aggregates: time", file.where)
             ticks = to_ticks(table[time], time, "data.aggregates: time", file.where)
             samples.append(np.sort(ticks)[::_SAMPLED])
@@ -85,13 +85,13 @@ def _spilled(
     source: Source, aggregates: Sequence[AggregateOptions], spill: Spill
 ) -> AggregateState:
     """Writes what the aggregates need of each row; returns the state with the keys, numbered."""
-    names = {source.request, *(name for each in aggregates for name in each.columns)}
-    wanted = frozenset(name for name in names if name is not None)
+    names = {source.request, *(name for aggregate in aggregates for name in aggregate.columns)}
+    columns = frozenset(name for name in names if name is not None)
     state: AggregateState | None = None
     row = 0
     for file in _files(source):
         first_row = row
-        for table in filter(len, file_chunks(source, file, wanted)):
+        for table in filter(len, file_chunks(source, file, columns)):
             check_aggregates(table.schema, aggregates, file.where)
             state = state or AggregateState.empty(aggregates, table.schema)
             time = state.times(table, file.where)
@@ -112,8 +112,8 @@ def _spilled(
             row += table.num_rows
     if state is None:
         raise PipelineError("data.aggregates: the source holds no rows; expected a file with rows.")
-    for each, past in zip(state.aggregates, state.pasts, strict=True):
-        past.grow(len(state.codes[each.keys]))
+    for aggregate, past in zip(state.aggregates, state.pasts, strict=True):
+        past.grow(len(state.codes[aggregate.keys]))
     return state
 
 
@@ -154,9 +154,9 @@ def _compute(folder: Path, ranges: int, task: _Task) -> tuple[Past, Past | None]
             values = np.full(len(row), np.nan)
             values[of >= 0] = past.values(of[of >= 0], moment[of >= 0], shared)
             writer.write_table(pa.table({"row": row, "value": values.astype(np.float32)}))
-            for each in (past, prior) if newest is not None else ():
-                if each is not None:
-                    each.forget(newest)
+            for kept_events in (past, prior) if newest is not None else ():
+                if kept_events is not None:
+                    kept_events.forget(newest)
     return past, prior
 
 
@@ -167,11 +167,11 @@ def _events(
     stored = _stored(task.aggregate)
     names = ["time", key, _is_event(task.number), *(_part(task.number, n) for _, n in stored)]
     time, keys, is_event, *columns = read_range(folder, _EVENTS, number, names)
-    own = is_event.astype(bool)
-    parts = np.ones((int(own.sum()), len(PARTS[task.aggregate.kind])), np.int64)
+    rows = is_event.astype(bool)
+    parts = np.ones((int(rows.sum()), len(PARTS[task.aggregate.kind])), np.int64)
     for (place, _), column in zip(stored, columns, strict=True):
-        parts[:, place] = column[own]
-    return keys[own], time[own], parts, time.max().item() if len(time) else None
+        parts[:, place] = column[rows]
+    return keys[rows], time[rows], parts, time.max().item() if len(time) else None
 
 
 def _stored(aggregate: AggregateOptions) -> list[tuple[int, str]]:
@@ -202,20 +202,20 @@ def _in_order(folder: Path, number: int, rows: int) -> np.ndarray:
     return values
 
 
-def _with_columns(source: Source, lengths: list[int], made: Mapping[str, np.ndarray]) -> Source:
+def _with_columns(source: Source, lengths: list[int], columns: Mapping[str, np.ndarray]) -> Source:
     parts: dict[str, list[SourceFile]] = {}
     firsts = iter(np.cumsum([0, *lengths]).tolist())
     for part, files in source.parts.items():
-        parts[part] = [_with_values(file, next(firsts), made) for file in files]
+        parts[part] = [_with_values(file, next(firsts), columns) for file in files]
     return dataclasses.replace(source, parts=parts)
 
 
-def _with_values(file: SourceFile, first: int, made: Mapping[str, np.ndarray]) -> SourceFile:
+def _with_values(file: SourceFile, first: int, added: Mapping[str, np.ndarray]) -> SourceFile:
     def read(columns: Columns) -> Iterator[pa.Table]:
         start = first
         for table in file.read(columns):
             stop = start + table.num_rows
-            for name, values in made.items():
+            for name, values in added.items():
                 column = pa.array(np.asarray(values[start:stop]), from_pandas=True)
                 table = table.append_column(name, column)
             start = stop

@@ -78,8 +78,8 @@ class Aggregates:
                 self._recent[number][int(key[row])].append((time[row], parts[row]))
             prior = state.priors[number]
             if prior is not None:
-                own = np.flatnonzero(is_event)
-                prior.add(np.zeros_like(own), time[own], parts[own])
+                rows = np.flatnonzero(is_event)
+                prior.add(np.zeros_like(rows), time[rows], parts[rows])
                 prior.forget(state.newest)
         if sum(map(len, self._recent)) > _RECENT:
             self._merge_recent()
@@ -103,10 +103,12 @@ class Aggregates:
         codes = {columns: known.find(row) for columns, known in state.codes.items()}
         moment = self._moment(time)
         by_name: dict[str, float | None] = {}
-        for number, (each, prior) in enumerate(zip(state.aggregates, state.priors, strict=True)):
-            code, zero = codes[each.keys], np.zeros(1, np.int64)
+        for number, (aggregate, prior) in enumerate(
+            zip(state.aggregates, state.priors, strict=True)
+        ):
+            code, zero = codes[aggregate.keys], np.zeros(1, np.int64)
             if code is None:
-                by_name[each.name] = None
+                by_name[aggregate.name] = None
                 continue
             past = state.pasts[number].only(code)
             recent = self._recent[number].get(code, ())
@@ -115,7 +117,7 @@ class Aggregates:
                 past.add(np.zeros(len(recent), np.int64), times, parts)
             shared = None if prior is None else prior.totals_before(zero, moment)
             value = float(past.values(zero, moment, shared).astype(np.float32)[0])
-            by_name[each.name] = None if math.isnan(value) else value
+            by_name[aggregate.name] = None if math.isnan(value) else value
         return by_name
 
     def _moment(self, time: Any) -> np.ndarray:
@@ -125,8 +127,8 @@ class Aggregates:
 
     def _merge_recent(self) -> None:
         state = self._state
-        for number, (each, past) in enumerate(zip(state.aggregates, state.pasts, strict=True)):
-            past.grow(len(state.codes[each.keys]))
+        for number, (aggregate, past) in enumerate(zip(state.aggregates, state.pasts, strict=True)):
+            past.grow(len(state.codes[aggregate.keys]))
             recent = [(k, t, p) for k, events in self._recent[number].items() for t, p in events]
             if recent:
                 past.add(*map(np.array, zip(*recent, strict=True)))

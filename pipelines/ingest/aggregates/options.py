@@ -163,9 +163,9 @@ def _check_durations(aggregate: AggregateOptions, kind: pa.DataType, where: str)
     holds_numbers = ticks_per_second(kind) is None
     advice = "a number in its unit, such as 604_800" if holds_numbers else "a text such as '7d'"
     for key in ("window", "delay"):
-        given = getattr(aggregate, key)
-        if given is not None and isinstance(given, str) == holds_numbers:
+        duration = getattr(aggregate, key)
+        if duration is not None and isinstance(duration, str) == holds_numbers:
             raise PipelineError(
                 f"{where}: data.aggregates {aggregate.name!r}: {key}: the column "
-                f"{aggregate.time!r} holds {kind}, so give {advice}. Received: {given!r}."
+                f"{aggregate.time!r} holds {kind}, so give {advice}. Received: {duration!r}."
             )

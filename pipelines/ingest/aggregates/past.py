@@ -81,10 +81,10 @@ class Past:
         """Adds up or drops events that no moment from `newest` on needs one by one."""
         if not len(self.key):
             return
-        kept = self._needed(newest)
+        needed = self._needed(newest)
         if self._folds:
-            np.add.at(self.totals, self.key[~kept], self.parts[~kept])
-        self._keep(np.flatnonzero(kept), self.key, self.time, self.parts)
+            np.add.at(self.totals, self.key[~needed], self.parts[~needed])
+        self._keep(np.flatnonzero(needed), self.key, self.time, self.parts)
 
     def grow(self, keys: int) -> None:
         """Makes room for new keys."""

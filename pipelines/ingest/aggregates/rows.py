@@ -23,15 +23,15 @@ def read_rows(
     Raises:
         PipelineError: A row lacks a column, or has a value of another type.
     """
-    made, roles = {}, state.roles
+    columns, roles = {}, state.roles
     for name in names:
         where = f"column {name!r} ({roles[name]})"
         for number, row in enumerate(rows):
             require_column(row, name, roles[name], f"row {number}")
         values, kind = [row[name] for row in rows], state.columns.field(name).type
         read = _times if name == state.time else _values
-        made[name] = read(values, kind, where)
-    return pa.table(made)
+        columns[name] = read(values, kind, where)
+    return pa.table(columns)
 
 
 def read_time(value: Any, kind: pa.DataType, where: str) -> int | float:

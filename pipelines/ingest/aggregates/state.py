@@ -52,18 +52,21 @@ class AggregateState:
     def empty(cls, aggregates: Sequence[AggregateOptions], columns: pa.Schema) -> AggregateState:
         """The state before any event."""
         ticks = ticks_per_second(columns.field(aggregates[0].time).type)
-        names = dict.fromkeys(name for each in aggregates for name in each.columns)
+        names = dict.fromkeys(name for aggregate in aggregates for name in aggregate.columns)
         return cls(
             tuple(aggregates),
             pa.schema([columns.field(name) for name in names]),
-            {each.keys: Codes(map(columns.field, each.keys)) for each in aggregates},
+            {aggregate.keys: Codes(map(columns.field, aggregate.keys)) for aggregate in aggregates},
             {
-                each.of: Codes([columns.field(each.of)])
-                for each in aggregates
-                if each.of is not None and not adds(each)
+                aggregate.of: Codes([columns.field(aggregate.of)])
+                for aggregate in aggregates
+                if aggregate.of is not None and not adds(aggregate)
             },
-            [Past(each, ticks, 0) for each in aggregates],
-            [Past(overall(each), ticks, 1) if has_prior(each) else None for each in aggregates],
+            [Past(aggregate, ticks, 0) for aggregate in aggregates],
+            [
+                Past(overall(aggregate), ticks, 1) if has_prior(aggregate) else None
+                for aggregate in aggregates
+            ],
         )
 
     @property
@@ -80,9 +83,9 @@ class AggregateState:
     def roles(self) -> dict[str, str]:
         """The key that names each column, for errors."""
         return {
-            name: f"data.aggregates {each.name!r}: {role}"
-            for each in reversed(self.aggregates)
-            for role, names in each.roles.items()
+            name: f"data.aggregates {aggregate.name!r}: {role}"
+            for aggregate in reversed(self.aggregates)
+            for role, names in aggregate.roles.items()
             for name in names
         }
 
@@ -99,8 +102,8 @@ class AggregateState:
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """The result of `measure` for each aggregate."""
         return [
-            measure(table, each, self._values_of(each), where, first_row)
-            for each in self.aggregates
+            measure(table, aggregate, self._values_of(aggregate), where, first_row)
+            for aggregate in self.aggregates
         ]
 
     def _values_of(self, aggregate: AggregateOptions) -> Codes | None:
@@ -110,14 +113,14 @@ class AggregateState:
         """Writes the definition as JSON, and the state of each aggregate as Parquet."""
         folder.mkdir(parents=True)
         pq.write_table(self.columns.empty_table(), folder / _COLUMNS)
-        for number, (each, past) in enumerate(zip(self.aggregates, self.pasts, strict=True)):
-            codes = self.codes[each.keys]
+        for number, (aggregate, past) in enumerate(zip(self.aggregates, self.pasts, strict=True)):
+            codes = self.codes[aggregate.keys]
             used = np.flatnonzero(past.totals.any(axis=1))
-            parts = dict(zip(PARTS[each.kind], past.totals[used].T, strict=True))
+            parts = dict(zip(PARTS[aggregate.kind], past.totals[used].T, strict=True))
             _write(folder / f"{number}.totals.parquet", codes, used, parts)
-            parts = dict(zip(PARTS[each.kind], past.parts.T, strict=True))
-            if not adds(each):
-                parts["value"] = self.values[each.of or ""].rows(parts["value"])[0]
+            parts = dict(zip(PARTS[aggregate.kind], past.parts.T, strict=True))
+            if not adds(aggregate):
+                parts["value"] = self.values[aggregate.of or ""].rows(parts["value"])[0]
             _write(
                 folder / f"{number}.events.parquet", codes, past.key, {"time": past.time, **parts}
             )
@@ -135,7 +138,7 @@ class AggregateState:
     def load(cls, folder: Path) -> AggregateState:
         """The state that `save` wrote."""
         saved = _definition(folder)
-        options = [AggregateOptions.model_validate(each) for each in saved["aggregates"]]
+        options = [AggregateOptions.model_validate(table) for table in saved["aggregates"]]
         with open_parquet(folder / _COLUMNS) as file:
             state = cls.empty(options, file.schema_arrow)
         state.merge(folder)
@@ -155,27 +158,29 @@ class AggregateState:
             )
         times = [time for time in (self.newest, saved["newest"]) if time is not None]
         self.newest = max(times, default=None)
-        for number, (each, past) in enumerate(zip(self.aggregates, self.pasts, strict=True)):
-            key, totals = self._read(folder / f"{number}.totals.parquet", each)
-            past.grow(len(self.codes[each.keys]))
+        for number, (aggregate, past) in enumerate(zip(self.aggregates, self.pasts, strict=True)):
+            key, totals = self._read(folder / f"{number}.totals.parquet", aggregate)
+            past.grow(len(self.codes[aggregate.keys]))
             if len(key):
-                past.totals[key] += _parts(each, totals)
-            key, events = self._read(folder / f"{number}.events.parquet", each)
-            past.grow(len(self.codes[each.keys]))
-            parts = _parts(each, events) if adds(each) else self._encoded(each, events)
+                past.totals[key] += _parts(aggregate, totals)
+            key, events = self._read(folder / f"{number}.events.parquet", aggregate)
+            past.grow(len(self.codes[aggregate.keys]))
+            parts = (
+                _parts(aggregate, events) if adds(aggregate) else self._encoded(aggregate, events)
+            )
             past.add(key, events["time"].to_numpy(), parts)
-        for prior, kept in zip(self.priors, saved["priors"], strict=True):
+        for prior, saved_prior in zip(self.priors, saved["priors"], strict=True):
             if prior is not None:
-                prior.totals = prior.totals + np.array(kept["totals"], np.int64)
-                at, parts = np.array(kept["time"]), np.array(kept["parts"], np.int64)
+                prior.totals = prior.totals + np.array(saved_prior["totals"], np.int64)
+                at, parts = np.array(saved_prior["time"]), np.array(saved_prior["parts"], np.int64)
                 prior.add(np.zeros(len(at), np.int64), at, parts)
-        for kept_past in filter(None, (*self.pasts, *self.priors)):
+        for past_or_prior in filter(None, (*self.pasts, *self.priors)):
             if self.newest is not None:
-                kept_past.forget(self.newest)
+                past_or_prior.forget(self.newest)
 
     @property
     def _definitions(self) -> list[dict[str, Any]]:
-        return [each.model_dump(mode="json") for each in self.aggregates]
+        return [aggregate.model_dump(mode="json") for aggregate in self.aggregates]
 
     def _read(self, path: Path, aggregate: AggregateOptions) -> tuple[np.ndarray, pa.Table]:
         with open_parquet(path) as file:
@@ -222,5 +227,5 @@ def _parts(aggregate: AggregateOptions, table: pa.Table) -> np.ndarray:
 
 
 def _plain(past: Past) -> dict[str, list[object]]:
-    kept = {"totals": past.totals, "time": past.time, "parts": past.parts}
-    return {name: values.tolist() for name, values in kept.items()}
+    arrays = {"totals": past.totals, "time": past.time, "parts": past.parts}
+    return {name: values.tolist() for name, values in arrays.items()}

@@ -56,7 +56,7 @@ def ingest_events(options: EventOptions, out: Path, progress: Progress) -> dict[
     counts = seen.items.table()
     is_rare = pc.less(counts[COUNT], options.min_item_events)
     rare = counts.filter(is_rare)
-    kept = counts[options.item].filter(pc.invert(is_rare)) if rare.num_rows else None
+    frequent = counts[options.item].filter(pc.invert(is_rare)) if rare.num_rows else None
     events_of_rare = pc.sum(rare[COUNT], min_count=0).as_py()
     events = seen.events - events_of_rare
     bounds = None
@@ -68,7 +68,7 @@ def ingest_events(options: EventOptions, out: Path, progress: Progress) -> dict[
         tempfile.TemporaryDirectory(prefix=".buckets-", dir=out) as folder,
         Buckets(Path(folder), events) as buckets,
     ):
-        _divide(log, options, kept, buckets, progress.start("dividing by user", seen.events))
+        _divide(log, options, frequent, buckets, progress.start("dividing by user", seen.events))
         advance = progress.start("writing sequences", events)
         written = write_sequences(buckets, out, options, log.second, bounds, advance)
     left_out = {
@@ -121,15 +121,15 @@ def _count(log: EventLog, options: EventOptions, advance: Callable[[int], None])
 def _divide(
     log: EventLog,
     options: EventOptions,
-    kept: pa.ChunkedArray | None,
+    frequent_items: pa.ChunkedArray | None,
     buckets: Buckets,
     advance: Callable[[int], None],
 ) -> None:
     """Puts the events into buckets: all, or those of the kept items."""
     for events, _ in log.blocks():
         frequent = events
-        if kept is not None:
-            frequent = events.filter(pc.is_in(events[options.item], value_set=kept))
+        if frequent_items is not None:
+            frequent = events.filter(pc.is_in(events[options.item], value_set=frequent_items))
         buckets.add(frequent, options.user)
         advance(events.num_rows)
 

@@ -106,11 +106,11 @@ class EventOptions(TomlTable):
                 f"ingest makes columns {AGE!r}, {SESSION!r} and, beside the items, {COUNT!r}; "
                 f"rename those of the events. Received: {sorted(made)}"
             )
-        taken = sorted({self.item, *self.columns}.intersection(SERVED))
-        if taken:
+        clashing = sorted({self.item, *self.columns}.intersection(SERVED))
+        if clashing:
             raise ValueError(
                 f"the exported model has inputs {', '.join(map(repr, SERVED))} of its own; rename "
-                f"such columns of the events. Received: {taken}"
+                f"such columns of the events. Received: {clashing}"
             )
         return self
 

@@ -107,11 +107,11 @@ def write_sequences(
             lengths[:, few] = 0
             for split, length in zip(SPLITS, lengths, strict=True):
                 writer.write(split, users.rows(length))
-            kept = np.where(few | without, 0, users.counts)
-            if kept.any():
-                written.items.add(users.items(kept), _in_train(kept, lengths[0]))
-            written.users += int(np.count_nonzero(kept))
-            written.events += int(kept.sum())
+            counts = np.where(few | without, 0, users.counts)
+            if counts.any():
+                written.items.add(users.items(counts), _in_train(counts, lengths[0]))
+            written.users += int(np.count_nonzero(counts))
+            written.events += int(counts.sum())
             advance(events.num_rows)
     written.rows, written.columns = writer.rows, writer.columns
     return written

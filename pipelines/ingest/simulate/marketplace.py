@@ -81,8 +81,8 @@ class Marketplace:
             self._other_moments,
         )
         shared = correlation * (click - click_mean) / click_scale
-        own = np.sqrt(1 - correlation**2) * (other - other_mean) / other_scale
-        return CONVERSION_SCALE * (shared + own)
+        independent = np.sqrt(1 - correlation**2) * (other - other_mean) / other_scale
+        return CONVERSION_SCALE * (shared + independent)
 
 
 def _click_logit(world: World, requests: RequestDraws) -> np.ndarray:
