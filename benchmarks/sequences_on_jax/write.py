@@ -26,7 +26,7 @@ from benchmarks.next_item_models import (
 )
 from pipelines.features import FittedFeatures
 from pipelines.pretraining.experiment import SequenceExperiment, seen_by_model
-from pipelines.pretraining.histories import Histories, read_histories
+from pipelines.pretraining.histories import EvaluatedHistories, read_histories
 from pipelines.pretraining.schema import with_length
 from pipelines.pretraining.steps import SequenceSteps
 from pipelines.storage.dataset import DataSplit
@@ -109,7 +109,7 @@ def run_of(experiment: SequenceExperiment, fitted: FittedFeatures, users: int) -
     }
 
 
-def _named(part: Histories, filter_seen: bool) -> dict[str, np.ndarray]:
+def _named(part: EvaluatedHistories, filter_seen: bool) -> dict[str, np.ndarray]:
     seen = part.seen if filter_seen else part.seen[:, :0]
     return {**part.inputs, "targets": part.targets, "seen": seen}
 

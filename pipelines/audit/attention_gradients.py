@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pipelines.audit.conserving import Visit
 from pipelines.audit.gradients import embedded_of
-from pipelines.audit.units import FIELDS, AllUnits, Events, history_field, of_events
+from pipelines.audit.units import FIELDS, AllUnits, EventUnits, history_field, of_events
 from recsys_attn.attention import HeadsCall
 from recsys_attn.models import RankingModel
 from recsys_attn.models.attention_places import (
@@ -216,7 +216,7 @@ def _at(attended: list[PlaceGradients], kind: str, history: str = "") -> list[Pl
     return [one for one in attended if one.place[:2] == (kind, history)]
 
 
-def _by_event(model: RankingModel, events: Events, history: str, by_place: Floats) -> Floats:
+def _by_event(model: RankingModel, events: EventUnits, history: str, by_place: Floats) -> Floats:
     """From the places of keys to events, the last one first."""
     places = events.places
     if isinstance(model.tower.histories[history], EncodedHistory):  # moves them to the front

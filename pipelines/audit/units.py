@@ -36,14 +36,14 @@ class Units:
         raise NotImplementedError
 
 
-class Fields(Units):
+class FieldUnits(Units):
     """The features and the whole histories of the rows.
 
     A row without a field has the missing value in its place, and without a history no event.
     """
 
     @classmethod
-    def of(cls, schema: Schema, inputs: Inputs) -> Fields:
+    def of(cls, schema: Schema, inputs: Inputs) -> FieldUnits:
         """The fields of some rows."""
         columns = _field_columns(schema)
         is_value = [
@@ -64,7 +64,7 @@ class Fields(Units):
 
 
 @dataclass(frozen=True)
-class Events(Units):
+class EventUnits(Units):
     """The latest events of a history, the last one first.
 
     The others move together, as if an event that is taken away had never happened.
@@ -78,7 +78,7 @@ class Events(Units):
     places: NDArray[np.intp]
 
     @classmethod
-    def of(cls, schema: Schema, inputs: Inputs, history: str) -> Events:
+    def of(cls, schema: Schema, inputs: Inputs, history: str) -> EventUnits:
         """The events of a history of some rows, at most the latest `MOST_EVENTS`."""
         columns = tuple(sequence.name for sequence in schema.histories[history])
         happened = np.any([inputs[name] != PADDING_ID for name in columns], axis=0)
@@ -113,14 +113,14 @@ class AllUnits(NamedTuple):
         events: The events of each history, by its name.
     """
 
-    fields: Fields
-    events: dict[str, Events]
+    fields: FieldUnits
+    events: dict[str, EventUnits]
 
     @classmethod
     def of(cls, schema: Schema, inputs: Inputs) -> AllUnits:
         """The units of some rows."""
-        events = {name: Events.of(schema, inputs, name) for name in schema.histories}
-        return cls(Fields.of(schema, inputs), events)
+        events = {name: EventUnits.of(schema, inputs, name) for name in schema.histories}
+        return cls(FieldUnits.of(schema, inputs), events)
 
     def by_kind(self) -> dict[str, Units]:
         """The units as `FIELDS`, and `events/<history>` for each history."""

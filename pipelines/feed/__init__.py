@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         Batch,
     )
     from pipelines.feed.batch_layout import Arrays, Layout
-    from pipelines.feed.catalogue import Catalogue
+    from pipelines.feed.catalogue import ItemCatalogue
     from pipelines.feed.feed import Feed
     from pipelines.feed.negatives import Negatives
     from pipelines.feed.order import Position
@@ -30,7 +30,7 @@ __all__ = [
     "TRAINING_CANDIDATES",
     "Arrays",
     "Batch",
-    "Catalogue",
+    "ItemCatalogue",
     "Feed",
     "Layout",
     "Negatives",
@@ -39,7 +39,7 @@ __all__ = [
 
 _MODULES = {
     "Arrays": "batch_layout",
-    "Catalogue": "catalogue",
+    "ItemCatalogue": "catalogue",
     "Feed": "feed",
     "Layout": "batch_layout",
     "Negatives": "negatives",

@@ -17,7 +17,7 @@ from recsys_attn.schema import Schema, Sequence
 
 
 @dataclass(frozen=True)
-class Catalogue:
+class ItemCatalogue:
     """All items as candidates.
 
     Args:

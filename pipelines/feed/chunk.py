@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipelines.features import FittedFeatures
 from pipelines.feed.batch_layout import ITEM_ROWS, LABELS, SEEN_ROWS, Arrays, Layout
-from pipelines.feed.catalogue import Catalogue
+from pipelines.feed.catalogue import ItemCatalogue
 from pipelines.storage.dataset import RowGroups
 from pipelines.storage.request_rows import request_starts
 from recsys_attn.schema import Schema, Task
@@ -40,7 +40,7 @@ class Chunk:
         fitted: FittedFeatures,
         request: str | None,
         labelled: bool = True,
-        catalogue: Catalogue | None = None,
+        catalogue: ItemCatalogue | None = None,
     ) -> Self:
         """Transforms `rows` rows, a request's context only once.
 

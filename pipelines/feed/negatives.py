@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from pipelines.feed.batch_layout import ITEM_ROWS, LABELS, SEEN_ROWS, Arrays
-from pipelines.feed.catalogue import Catalogue
+from pipelines.feed.catalogue import ItemCatalogue
 from pipelines.items import Sampler
 from pipelines.items.item_table import ABSENT
 from recsys_attn.schema import CANDIDATE_MASK
@@ -34,7 +34,7 @@ class Negatives:
         seed: Seed of the draws.
     """
 
-    catalogue: Catalogue
+    catalogue: ItemCatalogue
     count: int
     by: DrawsBy
     seed: int

@@ -18,7 +18,7 @@ from pipelines.storage.columns import require_column
 from pipelines.storage.request_rows import run_starts
 
 
-class Histories:
+class HistoryColumns:
     """A table with its histories as list columns, in chunks, since the lists are far larger.
 
     Row r lists `of` of the rows e with by[e] == by[r], time[e] < time[r] and where[e] == 1,

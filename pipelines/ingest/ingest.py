@@ -21,7 +21,7 @@ from pipelines.ingest.column_checks import check_columns
 from pipelines.ingest.context import check_context
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.drawn_rows import add_negatives, save_items
-from pipelines.ingest.histories import Histories, check_histories
+from pipelines.ingest.histories import HistoryColumns, check_histories
 from pipelines.ingest.item_features import check_covered, read_items, with_items
 from pipelines.ingest.source import SPLITS, Columns, Source, SourceContext, SourceFile
 from pipelines.ingest.sources import SOURCES
@@ -192,7 +192,7 @@ def _with_histories(source: Source, options: DataOptions) -> Source:
             first = last
     if not loaded:
         raise _no_rows(options)
-    histories = Histories(pa.concat_tables(loaded), options.histories, source.request)
+    histories = HistoryColumns(pa.concat_tables(loaded), options.histories, source.request)
     return dataclasses.replace(source, parts=parts)
 
 

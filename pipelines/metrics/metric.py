@@ -93,7 +93,7 @@ class Metric:
         return float(value) if np.isfinite(value) else None
 
 
-class Metrics(NamedParts[Metric]):
+class MetricRegistry(NamedParts[Metric]):
     """The metrics by name."""
 
     def add(self, *metrics: Metric) -> None:
@@ -156,7 +156,7 @@ class Metrics(NamedParts[Metric]):
         return [metric for metric in self.values() if metric.is_of_all_rows]
 
 
-METRICS = Metrics("metric")
+METRICS = MetricRegistry("metric")
 
 
 def values_of(rows: ScoredRows, metrics: Iterable[Metric]) -> dict[str, float | None]:

@@ -28,7 +28,7 @@ from pipelines.pretraining.export_module import (
     inputs_of,
     without_unread_ages,
 )
-from pipelines.pretraining.histories import Histories
+from pipelines.pretraining.histories import EvaluatedHistories
 from pipelines.pretraining.ranking import ModelScores
 from pipelines.pretraining.state_module import (
     RANK_FROM_STATE,
@@ -158,7 +158,7 @@ def _check(
     seen = module.ids(events[model.item]).numpy()
     seen = np.where(seen == PADDING_ID, -1, seen)
     targets = np.zeros(len(seen), "int32")
-    scores = ModelScores(model)(Histories(inputs, targets, seen))
+    scores = ModelScores(model)(EvaluatedHistories(inputs, targets, seen))
     top = outputs[SCORES].shape[1]
     ids, expected = best(scores, top, seen if filter_seen else seen[:, :0])
     finite = np.isfinite(expected)

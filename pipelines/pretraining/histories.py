@@ -22,7 +22,7 @@ IDS = 2**22  # of whole rows at a time, at most 100 MB
 
 
 @dataclass(frozen=True)
-class Histories:
+class EvaluatedHistories:
     """Some users' histories and next items.
 
     Attributes:
@@ -38,7 +38,7 @@ class Histories:
 
 def read_histories(
     split: DataSplit, fitted: FittedFeatures, item: str, size: int, most: int | None = None
-) -> Iterator[Histories]:
+) -> Iterator[EvaluatedHistories]:
     """Reads the rows of a split, which end with their targets.
 
     Args:
@@ -88,7 +88,7 @@ def item_counts(data: Path, fitted: FittedFeatures, item: str) -> np.ndarray:
     return np.bincount(ids, table["count"].to_numpy(), minlength=size).astype("float32")
 
 
-def _histories(table: pa.Table, fitted: FittedFeatures, item: str) -> Histories:
+def _histories(table: pa.Table, fitted: FittedFeatures, item: str) -> EvaluatedHistories:
     ids = fitted.apply(table, "context")
     count = np.any([x != PADDING_ID for x in ids.values()], axis=0).sum(axis=1)
     rows, last = np.arange(len(count)), np.maximum(count - 1, 0)
@@ -97,7 +97,7 @@ def _histories(table: pa.Table, fitted: FittedFeatures, item: str) -> Histories:
     for name, x in ids.items():
         x[rows, last] = PADDING_ID
         inputs[name] = x[:, :-1]
-    return Histories(inputs, targets, _seen(table, fitted, item))
+    return EvaluatedHistories(inputs, targets, _seen(table, fitted, item))
 
 
 def _items(table: pa.Table, fitted: FittedFeatures, item: str) -> tuple[np.ndarray, np.ndarray]:

@@ -9,13 +9,13 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.metrics.next_items import ABSENT, NextItems, best, target_places
-from pipelines.pretraining.histories import Histories
+from pipelines.pretraining.histories import EvaluatedHistories
 from pipelines.pretraining.sampled import SampledItems
 from pipelines.training.stopping import diverged
 from recsys_attn.models import SequenceModel
 from recsys_attn.schema import RESERVED_IDS
 
-Scores = Callable[[Histories], np.ndarray]  # (B, size), of all ids
+Scores = Callable[[EvaluatedHistories], np.ndarray]  # (B, size), of all ids
 NUMBERS = 2**24  # scores at a time, 64 MB
 
 
@@ -34,7 +34,7 @@ class ModelScores:
         }
         self._function = tf.function(self._scores, autograph=False, input_signature=[specs])
 
-    def __call__(self, histories: Histories) -> np.ndarray:
+    def __call__(self, histories: EvaluatedHistories) -> np.ndarray:
         present = np.any([x != 0 for x in histories.inputs.values()], axis=0)
         longest = max(1, int(present.sum(axis=1).max(initial=0)))
         inputs = {
@@ -56,7 +56,7 @@ def rows_at_once(size: int) -> int:
 
 
 def rank(
-    histories: Iterable[Histories],
+    histories: Iterable[EvaluatedHistories],
     scores: Scores,
     at: tuple[int, ...],
     size: int,

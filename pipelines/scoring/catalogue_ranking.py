@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
-from pipelines.feed import Arrays, Batch, Catalogue, Layout
+from pipelines.feed import Arrays, Batch, ItemCatalogue, Layout
 from pipelines.feed.chunk import fill
 from pipelines.items import ItemTable
 from pipelines.scoring.scorer import Scorer
@@ -33,7 +33,7 @@ class CatalogueRanking:
 
     scorer: Scorer
     task: str
-    catalogue: Catalogue
+    catalogue: ItemCatalogue
 
     @classmethod
     def of(cls, fitted: FittedFeatures, model: RankingModel, task: str, unseen: bool) -> Self:
@@ -51,7 +51,7 @@ class CatalogueRanking:
                     f"The catalogue lacks the candidate feature {feature.name!r}. Give a file that "
                     f"has it. Columns: {', '.join(names)}."
                 )
-        return cls(Scorer(model), task, Catalogue(fitted.items, fitted, unseen))
+        return cls(Scorer(model), task, ItemCatalogue(fitted.items, fitted, unseen))
 
     @property
     def items(self) -> ItemTable:

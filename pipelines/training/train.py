@@ -17,8 +17,8 @@ from pipelines.features import FittedFeatures
 from pipelines.feed import (
     LENGTHS,
     TRAINING_CANDIDATES,
-    Catalogue,
     Feed,
+    ItemCatalogue,
     Layout,
     Negatives,
 )
@@ -327,7 +327,7 @@ def _negatives(experiment: Experiment, fitted: FittedFeatures, whole: Schema) ->
             f"`training.negatives.count`: expected fewer than the {len(fitted.items)} items of "
             f"`data.items`. Received: {options.count}."
         )
-    catalogue = Catalogue(fitted.items, fitted, items.unseen, whole)
+    catalogue = ItemCatalogue(fitted.items, fitted, items.unseen, whole)
     if options.by == "hard":
         return Negatives(catalogue, options.count * options.pool, "uniform", experiment.seed)
     return Negatives(catalogue, options.count, options.by, experiment.seed)

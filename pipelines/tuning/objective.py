@@ -14,7 +14,7 @@ from pipelines.tuning.search import LoadedSearch
 SPLIT = "valid"
 
 
-class Objective(NamedTuple):
+class SearchObjective(NamedTuple):
     """A metric of some tasks.
 
     Attributes:
@@ -28,7 +28,7 @@ class Objective(NamedTuple):
     is_minimised: bool
 
     @classmethod
-    def of(cls, loaded: LoadedSearch) -> Objective:
+    def of(cls, loaded: LoadedSearch) -> SearchObjective:
         """The metric of a search.
 
         Raises:

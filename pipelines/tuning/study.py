@@ -15,7 +15,7 @@ from pipelines import training
 from pipelines.common.errors import PipelineError
 from pipelines.report.results import Evaluation
 from pipelines.training.stopping import Diverged
-from pipelines.tuning.objective import Objective, on_validation
+from pipelines.tuning.objective import SearchObjective, on_validation
 from pipelines.tuning.search import LoadedSearch, Range, Settings
 from pipelines.workflow.quiet_run import run_quietly, training_seconds
 
@@ -52,7 +52,7 @@ class Study:
     """
 
     def __init__(
-        self, loaded: LoadedSearch, objective: Objective, folder: Path, console: Console
+        self, loaded: LoadedSearch, objective: SearchObjective, folder: Path, console: Console
     ) -> None:
         self._optuna = _optuna()
         self._loaded = loaded

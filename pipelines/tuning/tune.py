@@ -12,7 +12,7 @@ from rich.table import Table
 
 from pipelines.common.artifacts import EXPERIMENT, atomic_file, write_json
 from pipelines.common.errors import PipelineError
-from pipelines.tuning.objective import SPLIT, Objective
+from pipelines.tuning.objective import SPLIT, SearchObjective
 from pipelines.tuning.search import LoadedSearch
 from pipelines.tuning.study import Study, Trial, short
 from pipelines.workflow.about_run import packages_and_machine
@@ -23,7 +23,7 @@ FILE, BEST = "tune.json", "best"
 _SHOWN = 10
 
 
-def ranked(trials: Sequence[Trial], objective: Objective) -> list[Trial]:
+def ranked(trials: Sequence[Trial], objective: SearchObjective) -> list[Trial]:
     """The trials with a value, each settings once, the best first.
 
     Raises:
@@ -37,7 +37,7 @@ def ranked(trials: Sequence[Trial], objective: Objective) -> list[Trial]:
 
 
 def write_trials(
-    folder: Path, objective: Objective, trials: Sequence[Trial], about: Mapping[str, Any]
+    folder: Path, objective: SearchObjective, trials: Sequence[Trial], about: Mapping[str, Any]
 ) -> Path:
     """Writes `tune.json`, with the trials so far."""
     values = {
@@ -68,7 +68,7 @@ def write_best(loaded: LoadedSearch, best: Trial, run: Path, target: Path) -> No
         link_step(run / STEPS[step].folder, target / STEPS[step].folder)
 
 
-def print_trials(console: Console, objective: Objective, best_first: Sequence[Trial]) -> None:
+def print_trials(console: Console, objective: SearchObjective, best_first: Sequence[Trial]) -> None:
     """Prints the best trials."""
     better = "lower" if objective.is_minimised else "higher"
     title = f"{objective} of the validation rows; {better} is better"
@@ -101,7 +101,7 @@ def tune(loaded: LoadedSearch, folder: Path, console: Console) -> list[Path]:
     Raises:
         PipelineError: The metric is unknown, Optuna is not installed, or all trials fail.
     """
-    objective = Objective.of(loaded)
+    objective = SearchObjective.of(loaded)
     study = Study(loaded, objective, folder, console)
     about = packages_and_machine()
     trials: list[Trial] = []

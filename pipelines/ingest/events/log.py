@@ -26,7 +26,7 @@ BLOCK = 1 << 20  # events at a time
 SECONDS = (-62_135_596_800, 10**11)  # from the year 1 to 5138: a wrong unit is far later
 
 
-class Block(NamedTuple):
+class EventBlock(NamedTuple):
     """Some events in the order of the files.
 
     Attributes:
@@ -70,7 +70,7 @@ class EventLog:
         """Units of time of a second."""
         return ticks_per_second(self.time_type) or 1
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[EventBlock]:
         """Yields all events, about `BLOCK` at a time.
 
         Raises:
@@ -86,12 +86,12 @@ class EventLog:
         if held:
             yield self._block(held)
 
-    def _block(self, held: list[pa.Table]) -> Block:
+    def _block(self, held: list[pa.Table]) -> EventBlock:
         table = pa.concat_tables(held).combine_chunks()
         # An item without an id would be a target that no model can score.
         missing = is_missing(table[self._options.user]) | is_missing(table[self._options.item])
         count = int(missing.sum())
-        return Block(table.filter(pa.array(~missing)) if count else table, count)
+        return EventBlock(table.filter(pa.array(~missing)) if count else table, count)
 
     def _typed(self, table: pa.Table, where: str) -> pa.Table:
         time = self._options.time

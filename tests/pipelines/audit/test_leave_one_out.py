@@ -5,7 +5,7 @@ import pytest
 
 from pipelines.audit.leave_one_out import Logits, deletion, leave_one_out
 from pipelines.audit.rows import rows_of
-from pipelines.audit.units import FIELDS, AllUnits, Events
+from pipelines.audit.units import FIELDS, AllUnits, EventUnits
 from recsys_attn.models import din
 from recsys_attn.schema import Numeric, Schema, Sequence, Task, is_listed
 from tests.support import shop
@@ -73,7 +73,7 @@ def test_each_unit_is_left_out_alone(fitted, inputs, units, logits, kind):
 
 
 def test_a_removed_event_is_a_masked_one_without_positions(fitted, inputs, units):
-    events: Events = units.events["history"]
+    events: EventUnits = units.events["history"]
     logits = Logits(din(fitted.schema, width=4, mlp_units=(5,)))
     moved = logits(events.without(np.eye(5, dtype=bool)[[1] * len(events.there)]))
     masked = {name: inputs[name].copy() for name in events.columns}

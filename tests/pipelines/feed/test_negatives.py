@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pipelines.features import FittedFeatures
-from pipelines.feed import LENGTHS, Catalogue, Feed, Negatives, Position
+from pipelines.feed import LENGTHS, Feed, ItemCatalogue, Negatives, Position
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.schema import CANDIDATE_MASK
 from tests.support import next_items
@@ -27,7 +27,7 @@ def fitted(run: Path) -> FittedFeatures:
 
 @pytest.fixture
 def feed(run: Path, fitted: FittedFeatures) -> Feed:
-    negatives = Negatives(Catalogue(fitted.items, fitted), 5, "uniform", seed=3)
+    negatives = Negatives(ItemCatalogue(fitted.items, fitted), 5, "uniform", seed=3)
     train = DataSplit(run / "data" / "train")
     return Feed(
         train, fitted, "request", 31, seed=3, shuffle_rows=40, lengths=LENGTHS, negatives=negatives
@@ -72,7 +72,7 @@ def test_draws_are_the_same_for_a_model_without_the_history(
     feed: Feed, fitted: FittedFeatures
 ) -> None:
     without = fitted.without(tuple(f.name for f in fitted.schema.features if f.side == "context"))
-    catalogue = Catalogue(fitted.items, without, whole=fitted.schema)
+    catalogue = ItemCatalogue(fitted.items, without, whole=fitted.schema)
     negatives = dataclasses.replace(feed.negatives, catalogue=catalogue)
     other = dataclasses.replace(feed, fitted=without, negatives=negatives)
     assert other.fitted.schema.histories != feed.fitted.schema.histories

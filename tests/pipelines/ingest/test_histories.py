@@ -6,13 +6,13 @@ import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.ingest.data_options import HistoryOptions
-from pipelines.ingest.histories import Histories, check_histories
+from pipelines.ingest.histories import HistoryColumns, check_histories
 from pipelines.ingest.source import CHUNK_ROWS
 
 
 def add_histories(table, histories, where):
     check_histories(table, histories, where)
-    return pa.concat_tables(Histories(table, histories).chunks(0, table.num_rows))
+    return pa.concat_tables(HistoryColumns(table, histories).chunks(0, table.num_rows))
 
 
 LIKED = HistoryOptions(name="liked", of="item", by="user", time="time", where="like", max_length=3)
@@ -70,7 +70,7 @@ def test_request_sees_events_before_its_earliest_time():
             "time": [1, 4, 3, 5, 9],
         }
     )
-    (made,) = Histories(table, [SEEN], "request").chunks(0, 5)
+    (made,) = HistoryColumns(table, [SEEN], "request").chunks(0, 5)
     assert made["seen"].to_pylist() == [[], [2], [2], [2], [2, 5, 3, 7]]
 
 
@@ -99,7 +99,7 @@ def test_ages_count_from_the_earliest_time_of_a_request(kind, second):
     times = pa.array([1000, 5000, 4000, 9000], pa.int32())
     times = times.cast(pa.int64() if kind != pa.date32() else pa.int32()).cast(kind)
     table = pa.table({"request": ["a", "b", "b", "c"], "user": [1, 1, 1, 1], "time": times})
-    (made,) = Histories(table, [AGES], "request").chunks(0, 4)
+    (made,) = HistoryColumns(table, [AGES], "request").chunks(0, 4)
     expected = [[], [3000], [3000], [8000, 5000, 4000]]
     for ages, elapsed in zip(made["ages"].to_pylist(), expected, strict=True):
         np.testing.assert_allclose(np.array(ages) * second, elapsed)
@@ -108,7 +108,7 @@ def test_ages_count_from_the_earliest_time_of_a_request(kind, second):
 def test_ages_of_years_keep_seconds_and_their_fractions():
     times = np.array([0, 1, 1.25, 3 * 365 * 86_400])
     table = pa.table({"user": [1] * 4, "time": times})
-    (made,) = Histories(table, [AGES]).chunks(0, 4)
+    (made,) = HistoryColumns(table, [AGES]).chunks(0, 4)
     assert made["ages"].to_pylist()[-1] == (times[-1] - times[:-1]).tolist()
 
 
@@ -125,9 +125,9 @@ def test_ages_need_times():
 def test_chunks_are_the_same_rows():
     rows = CHUNK_ROWS + 101
     table = _table(rows, users=997, times=10**6)
-    chunks = list(Histories(table, [SEEN]).chunks(0, rows))
+    chunks = list(HistoryColumns(table, [SEEN]).chunks(0, rows))
     assert [chunk.num_rows for chunk in chunks] == [CHUNK_ROWS, 101]
-    middle = next(Histories(table, [SEEN]).chunks(13, 29))
+    middle = next(HistoryColumns(table, [SEEN]).chunks(13, 29))
     assert middle["seen"].equals(pa.concat_tables(chunks)["seen"].slice(13, 16))
 
 

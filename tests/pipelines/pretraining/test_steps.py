@@ -14,7 +14,7 @@ import pytest
 from pipelines.common.errors import PipelineError
 from pipelines.engines import LocalEngine
 from pipelines.pretraining.evaluate import ITEM_ITEM, POPULARITY
-from pipelines.pretraining.histories import Histories, read_histories
+from pipelines.pretraining.histories import EvaluatedHistories, read_histories
 from pipelines.pretraining.ranking import ModelScores
 from pipelines.pretraining.schema import with_length
 from pipelines.pretraining.steps import load_sequence_model
@@ -55,7 +55,7 @@ def test_metrics_are_of_the_model_and_of_both_rules(finished: Path) -> None:
         assert 0 <= result["metrics"]["hr@3"] <= result["metrics"]["hr@10"] <= 1
 
 
-def places_of(values: np.ndarray, each: Histories) -> np.ndarray:
+def places_of(values: np.ndarray, each: EvaluatedHistories) -> np.ndarray:
     """The places that the target may have: several among equal scores, none if unknown or seen."""
     (target,) = each.targets
     if target < 2 or target in each.seen[0]:
@@ -146,7 +146,9 @@ def test_histories_may_be_empty_or_unknown(finished: Path) -> None:
     inputs = {name: np.zeros((3, 4), "int32") for name in ("film", "age")}
     inputs["film"][1:, 0] = 1, 5
     inputs["age"][1:, 0] = 2
-    scores = ModelScores(model)(Histories(inputs, np.zeros(3, "int32"), np.zeros((3, 0), "int32")))
+    scores = ModelScores(model)(
+        EvaluatedHistories(inputs, np.zeros(3, "int32"), np.zeros((3, 0), "int32"))
+    )
     assert not scores[0].any()  # the state of no event is zeros
     assert np.isfinite(scores).all()
     assert min(np.ptp(scores[1]), np.ptp(scores[2])) > 0

@@ -10,7 +10,7 @@ from rich.console import Console
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
-from pipelines.feed import LENGTHS, Catalogue, Feed, Negatives
+from pipelines.feed import LENGTHS, Feed, ItemCatalogue, Negatives
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from pipelines.training import OutputPaths, TrainingData, train
@@ -40,7 +40,7 @@ def trained(folder: Path, output: Path, **overrides) -> list[np.ndarray]:
 
 def test_the_highest_scores_are_kept(folder: Path) -> None:
     fitted = FittedFeatures.load(folder / "run" / "features")
-    negatives = Negatives(Catalogue(fitted.items, fitted), 13, "uniform", seed=3)
+    negatives = Negatives(ItemCatalogue(fitted.items, fitted), 13, "uniform", seed=3)
     split = DataSplit(folder / "run" / "data" / "train")
     feed = Feed(split, fitted, "request", 17, lengths=LENGTHS, negatives=negatives)
     model = logistic_regression(fitted.schema)

@@ -18,7 +18,7 @@ from pipelines.experiment.config import Experiment, load_experiment
 from pipelines.report.results import Evaluation
 from pipelines.training.stopping import diverged
 from pipelines.tuning import study
-from pipelines.tuning.objective import Objective
+from pipelines.tuning.objective import SearchObjective
 from pipelines.tuning.search import LoadedSearch, load_search
 from pipelines.tuning.study import Study, Trial
 from pipelines.tuning.tune import ranked, tune
@@ -119,7 +119,7 @@ def test_trials_share_their_data(place: Path, found: Any) -> None:
 def _study(place: Path, *changes: tuple[str, str]) -> tuple[LoadedSearch, Study]:
     pytest.importorskip("optuna", reason="Optuna is an extra")
     loaded = load_search(_file(place, *changes))
-    return loaded, Study(loaded, Objective.of(loaded), place / "none", _quiet())
+    return loaded, Study(loaded, SearchObjective.of(loaded), place / "none", _quiet())
 
 
 def test_an_interrupted_search_draws_the_same_settings(
@@ -159,11 +159,13 @@ def test_settings_that_cannot_be_trained_are_failed_trials(
     assert problems[4].startswith("Training diverged")
     assert problems[6] == "The model cannot be built."
     with pytest.raises(PipelineError, match="All trials failed; the first one: "):
-        ranked(trials, Objective.of(loaded))
+        ranked(trials, SearchObjective.of(loaded))
 
 
 def test_smaller_is_better_where_the_metric_says_so(place: Path) -> None:
-    objective = Objective.of(load_search(_file(place, ('"click"', '"click"\nmetric = "logloss"'))))
+    objective = SearchObjective.of(
+        load_search(_file(place, ('"click"', '"click"\nmetric = "logloss"')))
+    )
     trials = [Trial(1, {"a": 1}, 0.4), Trial(2, {"a": 2}, 0.2), Trial(3, {"a": 2}, 0.2)]
     assert [trial.number for trial in ranked(trials, objective)] == [2, 1]
 
@@ -197,7 +199,7 @@ def test_smaller_is_better_where_the_metric_says_so(place: Path) -> None:
 )
 def test_a_wrong_file_is_one_sentence(place: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(PipelineError, match=message) as error:
-        Objective.of(load_search(_file(place, (old, new))))
+        SearchObjective.of(load_search(_file(place, (old, new))))
     assert "\n" not in str(error.value)
 
 
