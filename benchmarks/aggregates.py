@@ -25,10 +25,10 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.engines import LOCAL
+from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
 from pipelines.ingest.aggregates.batch import with_aggregates
-from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.ingest.data_options import DataOptions
-from pipelines.ingest.tables import read_parquet
+from pipelines.ingest.table_files import read_parquet
 
 ROWS = 1_000_000
 CASES: dict[str, list[dict[str, Any]]] = {

@@ -122,7 +122,7 @@ def experiment_of(entry: Entry, seed: int, data: Path) -> SequenceExperiment:
 def run(entry: Entry, seed: int, data: Path, folder: Path, console: Console) -> dict[str, Any]:
     """Runs an entry with a seed; returns the test metrics, seconds and weights."""
     from pipelines.common.artifacts import read_json
-    from pipelines.pretraining.steps import SequenceSteps
+    from pipelines.pretraining.sequence_steps import SequenceSteps
 
     steps = SequenceSteps.of(experiment_of(entry, seed, data), folder, console, force=False)
     for step in (steps.ingest, steps.fit, steps.train, steps.evaluate):

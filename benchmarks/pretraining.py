@@ -45,7 +45,7 @@ from pipelines.experiment.config import Experiment, load_experiment
 from pipelines.feed.counts import RequestCounts
 from pipelines.metrics.intervals import Influence, auc_influence
 from pipelines.pretraining.experiment import SequenceExperiment, load_sequence_experiment
-from pipelines.pretraining.steps import SequenceSteps
+from pipelines.pretraining.sequence_steps import SequenceSteps
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.hashing import hash_column, uniform
 from pipelines.workflow.steps import Steps

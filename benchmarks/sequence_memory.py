@@ -100,8 +100,8 @@ def _prepared(experiment: Any, folder: Path) -> tuple[Any, Any]:
     from pipelines.feed import Feed, Layout
     from pipelines.pretraining.experiment import build_objectives, build_sequence_model
     from pipelines.pretraining.schema import with_length
-    from pipelines.pretraining.step import SequenceStep, trained_variables
-    from pipelines.pretraining.steps import SequenceSteps
+    from pipelines.pretraining.sequence_step import SequenceStep, trained_variables
+    from pipelines.pretraining.sequence_steps import SequenceSteps
     from pipelines.storage.dataset import DataSplit
     from pipelines.training.optimizer import make_optimizer
 

@@ -50,7 +50,7 @@ def ours(path: Path, loss: str, epochs: int) -> None:
     """Trains by `recsys-attn run`, and prints the seconds of the epochs."""
     from pipelines.common.artifacts import read_json
     from pipelines.pretraining.experiment import SequenceExperiment
-    from pipelines.pretraining.steps import SequenceSteps
+    from pipelines.pretraining.sequence_steps import SequenceSteps
 
     experiment: SequenceExperiment = SequenceExperiment.model_validate(
         {

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.boards_on_jax import arrays as names
 from benchmarks.boards_on_jax.encoder import started
 from benchmarks.shared.many_seeds import State, chosen, record, stacked
-from pipelines.metrics.ranking import auc_by_class
+from pipelines.metrics.score_order import auc_by_class
 from recsys_attn import models
 from recsys_attn.embedding_tables import plan_tables
 from recsys_attn.losses import task_loss

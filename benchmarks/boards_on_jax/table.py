@@ -23,7 +23,7 @@ from pipelines.boards.page import print_board, write_board
 from pipelines.boards.result import table
 from pipelines.boards.runs import BoardRun
 from pipelines.evaluation.evaluate import save_evaluation
-from pipelines.evaluation.rows import EvaluatedRows
+from pipelines.evaluation.evaluated_rows import EvaluatedRows
 from pipelines.features import FittedFeatures
 from pipelines.metrics import task_metrics
 from pipelines.report.results import Evaluation

@@ -18,7 +18,7 @@ from rich.console import Console
 from benchmarks import pretraining
 from benchmarks.boards_on_jax.arrays import of_input, of_label
 from pipelines.boards.influences import Influences
-from pipelines.evaluation.rows import EvaluatedRows
+from pipelines.evaluation.evaluated_rows import EvaluatedRows
 from pipelines.experiment.config import load_experiment
 from pipelines.features import FittedFeatures
 from pipelines.metrics.intervals import Influence, auc_influence

@@ -183,7 +183,7 @@ _SPLITS = ("valid", "test")
 
 
 def _split(arrays: Arrays, name: str, size: int) -> Split:
-    """The rows of a split, as `pipelines.pretraining.ranking` filters them."""
+    """The rows of a split, as `pipelines.pretraining.item_ranking` filters them."""
     inputs = {
         key.removeprefix(f"{name}/"): ids for key, ids in arrays.items() if key.startswith(name)
     }

@@ -28,7 +28,7 @@ from pipelines.features import FittedFeatures
 from pipelines.pretraining.experiment import SequenceExperiment, seen_by_model
 from pipelines.pretraining.histories import EvaluatedHistories, read_histories
 from pipelines.pretraining.schema import with_length
-from pipelines.pretraining.steps import SequenceSteps
+from pipelines.pretraining.sequence_steps import SequenceSteps
 from pipelines.storage.dataset import DataSplit
 
 TRAINING = ("epochs", "batch_size", "learning_rate", "patience")  # all that the loop knows

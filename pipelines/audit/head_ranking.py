@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pipelines.audit.attention_gradients import AttentionGradients
 from pipelines.audit.head_statistics import HeadTotals
 from pipelines.audit.recorder import Recorder
-from pipelines.audit.rows import rows_of
+from pipelines.audit.sampled_rows import rows_of
 from pipelines.audit.units import AllUnits
 from pipelines.features import FittedFeatures
 from pipelines.feed.chunk import transform

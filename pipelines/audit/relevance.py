@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pipelines.audit.faithfulness import faithfulness
 from pipelines.audit.relevance_curves import SHARES, Measure, Measured
-from pipelines.audit.rows import rows_of
+from pipelines.audit.sampled_rows import rows_of
 from pipelines.features import FittedFeatures
 from recsys_attn.models import RankingModel
 

@@ -13,7 +13,7 @@ from pipelines.calls.import_tensorflow import import_tensorflow
 from pipelines.common.errors import PipelineError
 
 if TYPE_CHECKING:
-    from pipelines.pretraining.steps import SequenceSteps
+    from pipelines.pretraining.sequence_steps import SequenceSteps
     from pipelines.workflow.run_steps import RunSteps
     from pipelines.workflow.steps import Steps
 
@@ -71,7 +71,7 @@ def opened_sequences(opening: Opening) -> Iterator[SequenceSteps]:
     """Loads the experiment of a sequence model, with overrides, and locks its run folder."""
     import_tensorflow()
     from pipelines.pretraining.experiment import load_sequence_experiment
-    from pipelines.pretraining.steps import SequenceSteps
+    from pipelines.pretraining.sequence_steps import SequenceSteps
 
     experiment = load_sequence_experiment(opening.experiment, dict(opening.overrides))
     with _run_folder(opening, experiment.name) as folder:

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from pipelines.calls.import_tensorflow import import_tensorflow
 from pipelines.cli.audit import audit
-from pipelines.cli.options import (
+from pipelines.cli.command_options import (
     against_option,
     engine_options,
     experiment_options,
@@ -205,7 +205,7 @@ def score(
     if unseen and catalogue is None:
         raise click.UsageError("--unseen needs --catalogue; the candidates of rows are given.")
     with reported():
-        from pipelines.calls.steps import score as score_rows
+        from pipelines.calls.commands import score as score_rows
 
         count = score_rows(
             experiment,

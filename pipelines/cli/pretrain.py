@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli.options import experiment_options, force_option
+from pipelines.cli.command_options import experiment_options, force_option
 from pipelines.cli.running import opened_sequences
 
 

@@ -21,7 +21,7 @@ from pipelines.calls.opened import Opening
 from pipelines.common.errors import PipelineError, sentence
 
 if TYPE_CHECKING:
-    from pipelines.pretraining.steps import SequenceSteps
+    from pipelines.pretraining.sequence_steps import SequenceSteps
     from pipelines.workflow.run_steps import RunSteps
     from pipelines.workflow.steps import Steps
 

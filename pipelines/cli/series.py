@@ -8,7 +8,7 @@ import click
 from rich.markup import escape
 
 from pipelines.calls.import_tensorflow import import_tensorflow
-from pipelines.cli.options import engine_options
+from pipelines.cli.command_options import engine_options
 from pipelines.cli.running import CONSOLE, reported
 
 

@@ -13,7 +13,7 @@ from pipelines.distributions.statistics import Statistics, merge, of_features, o
 from pipelines.engines import LOCAL
 from pipelines.features import FittedFeatures
 from pipelines.feed.chunk import own_request
-from pipelines.ingest.checks import check_table
+from pipelines.ingest.table_checks import check_table
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.footers import Footers
 from pipelines.storage.request_rows import request_starts

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from pipelines.audit.attention import audit_attention
 from pipelines.audit.experts import audited_gates
 from pipelines.audit.relevance import relevance
-from pipelines.audit.rows import drawn_rows
+from pipelines.audit.sampled_rows import drawn_rows
 from pipelines.common.progress import Progress
+from pipelines.evaluation.evaluated_rows import EvaluatedRows, sampled_requests
 from pipelines.evaluation.importance import permutation_importance, units
 from pipelines.evaluation.pairs import (
     Pair,
@@ -23,7 +24,6 @@ from pipelines.evaluation.pairs import (
     number_of_passes,
     pair_interactions,
 )
-from pipelines.evaluation.rows import EvaluatedRows, sampled_requests
 from pipelines.experiment.config import Experiment
 from pipelines.feed import Feed
 from pipelines.feed.chunk import transform

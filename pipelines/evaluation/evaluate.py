@@ -16,9 +16,9 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL
 from pipelines.evaluation.audits import Audits
+from pipelines.evaluation.evaluated_rows import EvaluatedRows
 from pipelines.evaluation.gates import check_segments, decide
-from pipelines.evaluation.rows import EvaluatedRows
-from pipelines.evaluation.segments import segment_metrics, worst_slices
+from pipelines.evaluation.row_cuts import segment_metrics, worst_slices
 from pipelines.experiment.config import Experiment
 from pipelines.experiment.gate_options import GateOptions
 from pipelines.features import FittedFeatures

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipelines.common.artifacts import EVALUATION, MANIFEST, read_json
 from pipelines.common.errors import GateError, PipelineError, did_you_mean
-from pipelines.evaluation.segments import Cut
+from pipelines.evaluation.row_cuts import Cut
 from pipelines.experiment.gate_options import GateOptions
 from pipelines.report.compared_models import Side, check_same_rows
 from pipelines.report.comparison import TaskComparison

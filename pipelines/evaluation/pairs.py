@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.evaluation.importance import Arrays, Unit, permuted, units
-from pipelines.metrics.checks import Floats
 from pipelines.metrics.intervals import Interval, interval_of, mean_influence
+from pipelines.metrics.metric_inputs import Floats
 from pipelines.metrics.midranks import rank_correlation
 from pipelines.metrics.probability import LOGLOSS_CLIP, logit
 from pipelines.storage.request_rows import request_starts

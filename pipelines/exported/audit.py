@@ -17,10 +17,10 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.distributions.reference import known_labels
 from pipelines.evaluation.evaluate import save_evaluation, summary
+from pipelines.evaluation.evaluated_rows import group_numbers, sampled_requests
 from pipelines.evaluation.importance import permutation_importance
 from pipelines.evaluation.pairs import number_of_passes, pair_interactions
-from pipelines.evaluation.rows import group_numbers, sampled_requests
-from pipelines.exported.attention import explanations
+from pipelines.exported.explanations import explanations
 from pipelines.exported.labelled_rows import LabelledRows
 from pipelines.exported.model import ExportedModel
 from pipelines.metrics import task_metrics

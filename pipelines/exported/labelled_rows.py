@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from pipelines.common.errors import PipelineError
-from pipelines.ingest.checks import check_table
 from pipelines.ingest.context import check_context
+from pipelines.ingest.table_checks import check_table
 from pipelines.storage.columns import require_column
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Storage

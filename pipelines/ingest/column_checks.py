@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from pipelines.common.arrow_kinds import is_number
 from pipelines.common.errors import PipelineError
-from pipelines.ingest.aggregates.options import check_aggregates
-from pipelines.ingest.checks import check_table
+from pipelines.ingest.aggregates.aggregate_options import check_aggregates
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.histories import check_history_columns
 from pipelines.ingest.source import Source
+from pipelines.ingest.table_checks import check_table
 from pipelines.storage.columns import require_column
 from recsys_attn.schema import Schema
 

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from pipelines.common.errors import PipelineError, did_you_mean
 from pipelines.common.toml_table import TomlTable
-from pipelines.ingest.aggregates.options import AggregateOptions
+from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
 from pipelines.ingest.source import ALL, SOURCES
 from pipelines.ingest.split_options import SplitOptions
 from pipelines.storage.filesystem import ANY, Storage, Where, is_uri, shown

@@ -11,9 +11,9 @@ from pipelines.common.arrow_kinds import is_number
 from pipelines.common.errors import PipelineError
 from pipelines.common.missing import with_nulls
 from pipelines.common.times import check_time_type, ticks_per_second, to_ticks
-from pipelines.ingest.checks import LABEL_ADVICE, is_one
 from pipelines.ingest.data_options import HistoryOptions
 from pipelines.ingest.source import CHUNK_ROWS
+from pipelines.ingest.table_checks import LABEL_ADVICE, is_one
 from pipelines.storage.columns import require_column
 from pipelines.storage.request_rows import run_starts
 

@@ -16,7 +16,6 @@ from pipelines.common.errors import PipelineError
 from pipelines.engines import LOCAL, Engine
 from pipelines.ingest.aggregates import state as aggregates_state
 from pipelines.ingest.aggregates.batch import with_aggregates
-from pipelines.ingest.checks import check_table
 from pipelines.ingest.column_checks import check_columns
 from pipelines.ingest.context import check_context
 from pipelines.ingest.data_options import DataOptions
@@ -27,6 +26,7 @@ from pipelines.ingest.source import SPLITS, Columns, Source, SourceContext, Sour
 from pipelines.ingest.sources import SOURCES
 from pipelines.ingest.split_summary import SplitSummary
 from pipelines.ingest.splitter import Splitter, read_chunks
+from pipelines.ingest.table_checks import check_table
 from pipelines.ingest.writer import SplitWriter
 from pipelines.items import ItemTable
 from pipelines.storage.filesystem import shown

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
 from pipelines.common.missing import is_missing, with_nulls
-from pipelines.ingest import tables
-from pipelines.ingest.checks import check_table
+from pipelines.ingest import table_files
 from pipelines.ingest.common_schema import common_files
 from pipelines.ingest.data_options import ItemOptions
 from pipelines.ingest.source import Columns, Source, SourceFile
+from pipelines.ingest.table_checks import check_table
 from pipelines.items import ItemTable
 from pipelines.storage.columns import by_name, require_column
 from pipelines.storage.dataset import DataSplit
@@ -35,7 +35,9 @@ def read_items(options: ItemOptions, schema: Schema) -> ItemTable:
 
 def item_table(places: Sequence[Where], key: str, schema: Schema) -> ItemTable:
     """The item table of Parquet files, with the id and the candidate features that they have."""
-    stored = [file for place in places for file in tables.parquet_files(Storage.of(place), schema)]
+    stored = [
+        file for place in places for file in table_files.parquet_files(Storage.of(place), schema)
+    ]
     features = {name: f for name, f in by_name(schema).items() if f.side == "candidate"}
     common = common_files(stored, features, features.keys())
     files = [file for file in common if file.schema is not None]

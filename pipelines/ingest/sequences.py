@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
-from pipelines.ingest import tables
+from pipelines.ingest import table_files
 from pipelines.ingest.common_schema import common_files
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.source import CHUNK_ROWS, SPLITS, Columns, Source, SourceFile
@@ -25,7 +25,7 @@ HISTORY, LABEL = "history", "next"
 
 def read(options: DataOptions) -> Source:
     """The rows of all users, by split."""
-    source = tables.read_parquet(options)
+    source = table_files.read_parquet(options)
     stored = [file for part in source.parts.values() for file in part]
     files = common_files(stored, {}, _names(options))
     parts = {split: [_next_items(file, options, split) for file in files] for split in SPLITS}

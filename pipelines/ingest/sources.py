@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 
 from pipelines.common.errors import PipelineError
-from pipelines.ingest import sequences, tables
+from pipelines.ingest import sequences, table_files
 from pipelines.ingest.common_schema import with_common_columns
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.datasets import avazu, census_income, criteo, frappe, movielens, trivago
@@ -48,12 +48,12 @@ def _alone(read: Callable[[DataOptions], Source]) -> Read:
 
 
 def _csv(options: DataOptions, context: SourceContext) -> Source:
-    source = tables.read_csv(options, context.schema)
+    source = table_files.read_csv(options, context.schema)
     return with_common_columns(source, options, context.schema, context.named)
 
 
 def _parquet(options: DataOptions, context: SourceContext) -> Source:
-    source = tables.read_parquet(options, context.schema)
+    source = table_files.read_parquet(options, context.schema)
     return with_common_columns(source, options, context.schema, context.named)
 
 

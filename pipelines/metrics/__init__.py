@@ -5,7 +5,7 @@ A metric that its data does not define is nan with an `UndefinedMetricWarning`;
 in the dictionary of `task_metrics` it is None.
 """
 
-from pipelines.metrics.checks import UndefinedMetricWarning
+from pipelines.metrics.at_k import AT_K, MeansAtK
 from pipelines.metrics.intervals import (
     Difference,
     Interval,
@@ -15,6 +15,7 @@ from pipelines.metrics.intervals import (
     gauc_interval,
 )
 from pipelines.metrics.metric import Metric
+from pipelines.metrics.metric_inputs import UndefinedMetricWarning
 from pipelines.metrics.probability import (
     CalibrationCurve,
     calibration,
@@ -25,7 +26,7 @@ from pipelines.metrics.probability import (
     recalibrated_entropy,
 )
 from pipelines.metrics.ranked import LabelCounts
-from pipelines.metrics.ranking import (
+from pipelines.metrics.score_order import (
     RocCurve,
     auc,
     auc_by_class,
@@ -34,12 +35,11 @@ from pipelines.metrics.ranking import (
     roc_curve,
 )
 from pipelines.metrics.scored_rows import ScoredRows
-from pipelines.metrics.segments import SegmentMetrics
-from pipelines.metrics.slices import Slice, SliceSearch, worst_slices
+from pipelines.metrics.segment_metrics import SegmentMetrics
+from pipelines.metrics.slice_search import Slice, SliceSearch, worst_slices
 from pipelines.metrics.smooth import SmoothCalibration, smooth_calibration
 from pipelines.metrics.table import METRICS
 from pipelines.metrics.task import own_metrics, task_metrics
-from pipelines.metrics.top_k import AT_K, MeansAtK
 
 __all__ = [
     "AT_K",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.metrics.checks import Floats
+from pipelines.metrics.metric_inputs import Floats
 from pipelines.metrics.probability import row_losses
 from pipelines.metrics.ranked import Integers, LabelCounts, Ranked
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines.metrics.checks import Floats, check_pairs, group_codes, undefined
 from pipelines.metrics.cluster_sums import ClusterSums, Influence
+from pipelines.metrics.metric_inputs import Floats, check_pairs, group_codes, undefined
 from pipelines.metrics.ranked import LabelCounts, Ranked
-from pipelines.metrics.ranking import ByGroup, auc_by_group
+from pipelines.metrics.score_order import ByGroup, auc_by_group
 
 NORMAL = NormalDist()
 Z = NORMAL.inv_cdf(0.975)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.metrics.checks import check_scores
 from pipelines.metrics.intervals import Z
+from pipelines.metrics.metric_inputs import check_scores
 from recsys_attn.schema import RESERVED_IDS
 
 ABSENT = -1  # fills up rows of ids

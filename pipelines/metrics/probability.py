@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines.metrics.checks import ONE_CLASS, Floats, check_probabilities, undefined
+from pipelines.metrics.metric_inputs import ONE_CLASS, Floats, check_probabilities, undefined
 from pipelines.metrics.ranked import LabelCounts
 
 # Far below any rate worth predicting, and still 1 - clip < 1 in float32.

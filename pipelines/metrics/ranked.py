@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.metrics.checks import ONE_CLASS, undefined
+from pipelines.metrics.metric_inputs import ONE_CLASS, undefined
 
 Numbers = NDArray[np.intp]
 Integers = NDArray[np.int64]

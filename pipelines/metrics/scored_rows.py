@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.metrics.at_k import MeansAtK
 from pipelines.metrics.cluster_sums import ClusterSums
 from pipelines.metrics.probability import calibration_curve_of
 from pipelines.metrics.ranked import LabelCounts, Ranked
-from pipelines.metrics.ranking import ByGroup, auc_by_group
+from pipelines.metrics.score_order import ByGroup, auc_by_group
 from pipelines.metrics.smooth import POINTS, SmoothCalibration, smooth_of
-from pipelines.metrics.top_k import MeansAtK
 
 _PART = 2**21  # rows whose temporary arrays take some 200 MB
 Rows = slice | NDArray[np.intp]

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.metrics.checks import Floats
 from pipelines.metrics.intervals import Influence, mean_influence
+from pipelines.metrics.metric_inputs import Floats
 from pipelines.metrics.probability import row_excess
 from pipelines.metrics.ranked import run_starts
-from pipelines.metrics.segments import FEW_CLUSTERS, FEW_OF_A_CLASS, FEW_ROWS
+from pipelines.metrics.segment_metrics import FEW_CLUSTERS, FEW_OF_A_CLASS, FEW_ROWS
 
 Codes = NDArray[np.integer]
 Columns = tuple[int, ...]  # places of the one or two columns of a slice

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pipelines.metrics.checks import Floats, undefined
+from pipelines.metrics.metric_inputs import Floats, undefined
 from pipelines.metrics.probability import CalibrationCurve, calibration_curve
 
 SPAN = 0.75

@@ -19,7 +19,7 @@ from pipelines.metrics.probability import (
     recalibrated_entropy_of,
     row_excess,
 )
-from pipelines.metrics.ranking import average_precision_of, gauc_of
+from pipelines.metrics.score_order import average_precision_of, gauc_of
 from pipelines.metrics.scored_rows import ScoredRows
 
 

@@ -9,14 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines.metrics.checks import (
-    UndefinedMetricWarning,
-    check_labels,
-    check_range,
-    check_scores,
-    check_shape,
-    group_codes,
-)
 from pipelines.metrics.intervals import (
     Difference,
     Interval,
@@ -26,6 +18,14 @@ from pipelines.metrics.intervals import (
     separated,
 )
 from pipelines.metrics.metric import METRICS, values_of
+from pipelines.metrics.metric_inputs import (
+    UndefinedMetricWarning,
+    check_labels,
+    check_range,
+    check_scores,
+    check_shape,
+    group_codes,
+)
 from pipelines.metrics.ranked import LabelCounts
 from pipelines.metrics.scored_rows import ScoredRows
 

@@ -15,7 +15,7 @@ from pipelines.features import FittedFeatures
 from pipelines.pretraining.baselines import ItemItem, Popularity
 from pipelines.pretraining.experiment import SequenceExperiment
 from pipelines.pretraining.histories import item_counts, read_histories, read_items
-from pipelines.pretraining.ranking import ModelScores, Scores, rank, rows_at_once
+from pipelines.pretraining.item_ranking import ModelScores, Scores, rank, rows_at_once
 from pipelines.pretraining.sampled import SAMPLED_WARNING, SampledItems
 from pipelines.pretraining.schema import with_length
 from pipelines.storage.dataset import DataSplit

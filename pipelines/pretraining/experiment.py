@@ -13,8 +13,9 @@ from pipelines.common.own_parts import NO_PARTS, OwnParts
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.file import read_values, validated
 from pipelines.experiment.step_fingerprints import shown_paths
-from pipelines.ingest.events.options import AGE, SESSION, EventOptions
-from pipelines.pretraining.options import (
+from pipelines.ingest.events.event_options import AGE, SESSION, EventOptions
+from pipelines.pretraining.schema import ages
+from pipelines.pretraining.sequence_options import (
     ObjectiveOptions,
     SequenceEvaluation,
     SequenceExport,
@@ -22,7 +23,6 @@ from pipelines.pretraining.options import (
     SequenceTraining,
     any_of,
 )
-from pipelines.pretraining.schema import ages
 from recsys_attn.models import SequenceModel, get_sequence_model
 from recsys_attn.objectives import OBJECTIVES, Objective
 from recsys_attn.schema import RESERVED_IDS, Schema, Sequence

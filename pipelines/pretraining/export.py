@@ -29,7 +29,7 @@ from pipelines.pretraining.export_module import (
     without_unread_ages,
 )
 from pipelines.pretraining.histories import EvaluatedHistories
-from pipelines.pretraining.ranking import ModelScores
+from pipelines.pretraining.item_ranking import ModelScores
 from pipelines.pretraining.state_module import (
     RANK_FROM_STATE,
     START,

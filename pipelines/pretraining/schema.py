@@ -9,7 +9,7 @@ import pyarrow as pa
 from pipelines.common.arrow_kinds import is_text
 from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
-from pipelines.ingest.events.options import AGE
+from pipelines.ingest.events.event_options import AGE
 from recsys_attn.id_transforms import Age
 from recsys_attn.schema import RawType, Schema, Sequence
 

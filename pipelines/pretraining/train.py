@@ -18,10 +18,10 @@ from pipelines.pretraining.experiment import (
     seen_by_model,
 )
 from pipelines.pretraining.histories import item_counts, read_histories
-from pipelines.pretraining.options import SequenceTraining
-from pipelines.pretraining.ranking import ModelScores, rank, rows_at_once
+from pipelines.pretraining.item_ranking import ModelScores, rank, rows_at_once
 from pipelines.pretraining.schema import with_length
-from pipelines.pretraining.step import SequenceStep, trained_variables
+from pipelines.pretraining.sequence_options import SequenceTraining
+from pipelines.pretraining.sequence_step import SequenceStep, trained_variables
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.optimizer import LearningRate, make_optimizer

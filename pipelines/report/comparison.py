@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pipelines.metrics import METRICS, ScoredRows
 from pipelines.metrics.intervals import Difference, Influence, difference, mean_of, separated
-from pipelines.metrics.segments import FEW_CLUSTERS
+from pipelines.metrics.segment_metrics import FEW_CLUSTERS
 from pipelines.report.compared_models import Side
 from pipelines.report.results import Evaluation, TaskRows
 

@@ -7,11 +7,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from pipelines.report.against import verdicts
-from pipelines.report.attention import print_attention
+from pipelines.report.attention_words import print_attention
 from pipelines.report.gates import print_gates
-from pipelines.report.segments import print_segments
-from pipelines.report.slices import print_slices
-from pipelines.report.tables import print_metrics
+from pipelines.report.metric_tables import print_metrics
+from pipelines.report.segment_tables import print_segments
+from pipelines.report.slice_tables import print_slices
 
 
 def print_evaluation(

@@ -9,15 +9,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipelines.common.artifacts import atomic_file
 from pipelines.metrics import AT_K, METRICS
-from pipelines.report import attention, palette, plots, relevance
+from pipelines.report import attention_words, palette, plots, relevance
 from pipelines.report.attention_plots import attention_pictures
 from pipelines.report.data import drifted, machine_text, moved, pictures_of_drift, took
 from pipelines.report.gates import limits, measured, subject
+from pipelines.report.metric_tables import ordered, own_names, places
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
-from pipelines.report.segments import judged, mark, shown_in_segments, signed, titled
-from pipelines.report.slices import effect_ends, outcome, small
-from pipelines.report.tables import ordered, own_names, places
+from pipelines.report.segment_tables import judged, mark, shown_in_segments, signed, titled
+from pipelines.report.slice_tables import effect_ends, outcome, small
 
 HINTS = {
     "ROC curve": "Share of positives found against share of negatives let through.",
@@ -110,10 +110,10 @@ def environment(*folders: Path) -> Environment:
     templates.globals.update(judged=judged, mark=mark, signed=signed, titled=titled)
     templates.globals.update(shown_in_segments=shown_in_segments)
     templates.globals.update(drifted=drifted, machine_text=machine_text, moved=moved, took=took)
-    templates.globals.update(heads_of=attention.heads_of, sharpness=attention.sharpness)
-    templates.globals.update(looks_at=attention.looks_at, likeness=attention.likeness)
-    templates.globals.update(agreement_of_maps=attention.agreement_of_maps, hint=hint)
-    templates.globals.update(gates_in_words=attention.gates_in_words)
+    templates.globals.update(heads_of=attention_words.heads_of, sharpness=attention_words.sharpness)
+    templates.globals.update(looks_at=attention_words.looks_at, likeness=attention_words.likeness)
+    templates.globals.update(agreement_of_maps=attention_words.agreement_of_maps, hint=hint)
+    templates.globals.update(gates_in_words=attention_words.gates_in_words)
     templates.globals.update(effect_ends=effect_ends, slice_outcome=outcome, small=small)
     templates.filters.update(count=count, decimal=decimal, percent=percent)
     return templates
@@ -142,7 +142,7 @@ def _pictures(evaluation: Evaluation, task: str) -> dict[str, plots.Picture]:
 
 def hint(title: str) -> str:
     """The line below a picture."""
-    return HINTS.get(title) or attention.hint(title) or relevance.hint(title)
+    return HINTS.get(title) or attention_words.hint(title) or relevance.hint(title)
 
 
 def _of_attention(evaluation: Evaluation) -> dict[str, plots.Picture]:

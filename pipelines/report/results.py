@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from pipelines.common.artifacts import METRICS, PREDICTIONS, read_json
 from pipelines.common.errors import PipelineError
-from pipelines.metrics.checks import check_pairs, check_probabilities, group_codes
 from pipelines.metrics.intervals import separated
+from pipelines.metrics.metric_inputs import check_pairs, check_probabilities, group_codes
 
 
 @dataclass(frozen=True)

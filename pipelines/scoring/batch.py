@@ -16,9 +16,9 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL, Engine
 from pipelines.features import FittedFeatures
-from pipelines.ingest.checks import check_table
 from pipelines.ingest.column_checks import check_made
 from pipelines.ingest.context import check_context
+from pipelines.ingest.table_checks import check_table
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.filesystem import Storage, Where

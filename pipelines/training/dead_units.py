@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.audit.experts import died
-from pipelines.audit.rows import drawn_rows, rows_of
+from pipelines.audit.sampled_rows import drawn_rows, rows_of
 from pipelines.feed import Feed
 from pipelines.training.validation import CHANCE
 from recsys_attn.models import RankingModel

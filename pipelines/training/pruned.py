@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from pipelines.audit.head_ranking import best_heads
-from pipelines.audit.rows import drawn_rows
+from pipelines.audit.sampled_rows import drawn_rows
 from pipelines.common.errors import PipelineError, sentence
 from pipelines.experiment.config import Experiment, load_experiment
 from pipelines.features import FittedFeatures

@@ -15,10 +15,10 @@ from pipelines.metrics import AT_K
 from pipelines.report.against import compared
 from pipelines.report.compared_models import Side, check_same_rows, sides_of
 from pipelines.report.comparison import TaskComparison
+from pipelines.report.metric_tables import columns_of, own_names, places, summary_cells
 from pipelines.report.numbers import ABSENT, count, decimal, number_table
 from pipelines.report.results import Evaluation
-from pipelines.report.slices import effect_ends
-from pipelines.report.tables import columns_of, own_names, places, summary_cells
+from pipelines.report.slice_tables import effect_ends
 from pipelines.workflow.run import STEPS
 
 Metrics = Mapping[str, Any]

@@ -21,7 +21,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import input_pb2, model_pb2, predict_pb2, prediction_log_pb2
 
 from pipelines.common.errors import PipelineError
-from pipelines.ingest.checks import check_table
+from pipelines.ingest.table_checks import check_table
 from pipelines.prediction_log.decode import decode as decode_log
 from recsys_attn.schema import Categorical, Quantile, Schema
 from serving.client.examples import encode_examples

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.feed import Arrays, Layout
-from pipelines.pretraining.step import SequenceStep, trained_variables
+from pipelines.pretraining.sequence_step import SequenceStep, trained_variables
 from recsys_attn.models import SequenceModel, get_sequence_model
 from recsys_attn.objectives import OBJECTIVES, Objective
 from recsys_attn.schema import CANDIDATE_MASK, Schema

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
 from pipelines.common.missing import is_missing, with_nulls
-from pipelines.ingest.aggregates.options import AggregateOptions
-from pipelines.ingest.checks import cast_label, check_finite, is_one
+from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
+from pipelines.ingest.table_checks import cast_label, check_finite, is_one
 
 FRACTION_BITS = 32
 _LARGEST = 2.0**40  # so that a million such numbers still fit

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.ingest.aggregates.rows import read_rows, read_time
+from pipelines.ingest.aggregates.log_rows import read_rows, read_time
 from pipelines.ingest.aggregates.state import AggregateState
 
 _RECENT = 65_536  # events between two merges into the sorted state

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
 from pipelines.ingest.aggregates.measures import PARTS, finish
-from pipelines.ingest.aggregates.options import AggregateOptions
 
 
 class Past:

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from pipelines.common.artifacts import read_json, write_json
 from pipelines.common.errors import PipelineError
 from pipelines.common.times import ticks_per_second, to_ticks
+from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
 from pipelines.ingest.aggregates.measures import PARTS, Codes, measure
-from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.ingest.aggregates.past import Past
 from pipelines.storage.dataset import open_parquet
 

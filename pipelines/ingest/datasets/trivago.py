@@ -16,7 +16,7 @@ from pipelines.ingest.datasets.download import required_path
 from pipelines.ingest.datasets.trivago_lists import lists_of_sessions
 from pipelines.ingest.delimited import delimited_file
 from pipelines.ingest.source import ALL, Columns, Source, SourceFile
-from pipelines.ingest.tables import parquet_files
+from pipelines.ingest.table_files import parquet_files
 from pipelines.storage.filesystem import Storage
 from pipelines.storage.request_rows import whole_requests
 

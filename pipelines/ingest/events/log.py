@@ -12,11 +12,11 @@ from pipelines.common.arrow_kinds import is_bytes, is_text
 from pipelines.common.errors import PipelineError
 from pipelines.common.missing import is_missing
 from pipelines.common.times import check_time_type, ticks_per_second, to_ticks
-from pipelines.ingest import tables
+from pipelines.ingest import table_files
 from pipelines.ingest.common_schema import common_files
 from pipelines.ingest.datasets import movielens
 from pipelines.ingest.datasets.download import source_folder
-from pipelines.ingest.events.options import EventOptions
+from pipelines.ingest.events.event_options import EventOptions
 from pipelines.ingest.source import SourceFile
 from pipelines.storage.columns import accepts, arrow_type, plain, require_column
 from pipelines.storage.exact_casts import cast_exactly
@@ -115,7 +115,9 @@ def _files(options: EventOptions) -> list[SourceFile]:
     if options.source == "movielens-1m":
         path = source_folder(options.reading, movielens.DOWNLOAD)
         return [SourceFile.of_table(str(path), movielens.ratings_of(path))]
-    return [file for part in tables.read_parquet(options.reading).parts.values() for file in part]
+    return [
+        file for part in table_files.read_parquet(options.reading).parts.values() for file in part
+    ]
 
 
 def _roles(options: EventOptions) -> dict[str, str]:

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from pipelines.common.missing import with_nulls
 from pipelines.ingest.events.buckets import user_hashes
-from pipelines.ingest.events.options import AGE, SESSION, EventOptions
+from pipelines.ingest.events.event_options import AGE, SESSION, EventOptions
 
 
 class Sequences:

@@ -14,7 +14,7 @@ from pipelines.audit.attention_gradients import (
 )
 from pipelines.audit.heads import HeadLogits, HeadUnits, several, side_by_side
 from pipelines.audit.leave_one_out import Logits, leave_one_out
-from pipelines.audit.rows import rows_of
+from pipelines.audit.sampled_rows import rows_of
 from pipelines.audit.units import FIELDS, AllUnits
 from recsys_attn.id_transforms import Age
 from recsys_attn.models import afm, dsin

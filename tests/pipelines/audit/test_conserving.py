@@ -8,7 +8,7 @@ from pipelines.audit.conserving import conserving, require_conserving
 from pipelines.audit.gradients import Gradients
 from pipelines.audit.heads import several
 from pipelines.audit.leave_one_out import Logits, leave_one_out
-from pipelines.audit.rows import rows_of
+from pipelines.audit.sampled_rows import rows_of
 from pipelines.audit.units import FIELDS, AllUnits
 from pipelines.common.errors import PipelineError
 from recsys_attn.models import din, mmoe

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from pipelines.audit.gradients import Gradients
 from pipelines.audit.leave_one_out import Logits, leave_one_out
-from pipelines.audit.rows import rows_of
+from pipelines.audit.sampled_rows import rows_of
 from pipelines.audit.units import FIELDS, AllUnits
 from tests.pipelines.audit import planted
 from tests.support import shop

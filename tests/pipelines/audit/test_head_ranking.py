@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from pipelines.audit.attention import audit_attention
 from pipelines.audit.head_ranking import best_heads
-from pipelines.audit.rows import rows_of
+from pipelines.audit.sampled_rows import rows_of
 from pipelines.feed.chunk import transform
 from recsys_attn.models import mlp
 from recsys_attn.models.attention_places import head_layers, watch_attention

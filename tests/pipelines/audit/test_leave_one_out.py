@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pipelines.audit.leave_one_out import Logits, deletion, leave_one_out
-from pipelines.audit.rows import rows_of
+from pipelines.audit.sampled_rows import rows_of
 from pipelines.audit.units import FIELDS, AllUnits, EventUnits
 from recsys_attn.models import din
 from recsys_attn.schema import Numeric, Schema, Sequence, Task, is_listed
@@ -127,7 +127,7 @@ def test_equal_relevances_are_taken_away_in_random_order():
 
 
 def test_long_rows_are_measured_in_pieces(fitted, monkeypatch):
-    monkeypatch.setattr("pipelines.audit.rows.AT_ONCE", 7)
+    monkeypatch.setattr("pipelines.audit.sampled_rows.AT_ONCE", 7)
     table = shop.table(17, seed=5)
     pieces = list(rows_of(table, fitted))
     assert [len(piece["item"]) for piece in pieces][:-1] == [7] * (len(pieces) - 1)

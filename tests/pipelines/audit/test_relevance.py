@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipelines.audit.relevance import relevance
-from pipelines.audit.rows import drawn_rows, rows_of
+from pipelines.audit.sampled_rows import drawn_rows, rows_of
 from pipelines.feed import Feed
 from pipelines.storage.dataset import DataSplit
 from tests.pipelines.audit import planted

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pipelines.common.errors import GateError, PipelineError
 from pipelines.evaluation.gates import check_passed, check_segments, decide, other_evaluations
-from pipelines.evaluation.segments import cut
+from pipelines.evaluation.row_cuts import cut
 from pipelines.experiment.gate_options import GateOptions
 from pipelines.metrics import auc_difference
 from pipelines.report.gates import print_gates, subject

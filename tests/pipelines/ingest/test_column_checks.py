@@ -9,7 +9,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.ingest.column_checks import check_columns, check_made
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.source import ALL, Source, SourceFile
-from pipelines.ingest.tables import parquet_files
+from pipelines.ingest.table_files import parquet_files
 from pipelines.storage.filesystem import Storage
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 from tests.pipelines.ingest.files import run, write_parquet

@@ -7,11 +7,11 @@ import pytest
 from pipelines.common.errors import PipelineError
 from pipelines.common.missing import MISSING_INT
 from pipelines.engines import LOCAL
-from pipelines.evaluation.rows import EvaluatedRows
+from pipelines.evaluation.evaluated_rows import EvaluatedRows
 from pipelines.experiment.evaluation_options import EvaluationOptions
+from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
 from pipelines.ingest.aggregates.batch import with_aggregates
 from pipelines.ingest.aggregates.online import Aggregates
-from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.ingest.source import ALL, Source, SourceFile
 from pipelines.ingest.split_options import SplitOptions
 from pipelines.ingest.splitter import Splitter, read_chunks

@@ -17,7 +17,7 @@ from pipelines.metrics.probability import (
     recalibrated_entropy_of,
 )
 from pipelines.metrics.ranked import LabelCounts, Ranked
-from pipelines.metrics.ranking import auc_by_group, average_precision_of
+from pipelines.metrics.score_order import auc_by_group, average_precision_of
 from pipelines.metrics.scored_rows import whole_groups
 from tests.pipelines.metrics.samples import LEVELS, sample
 

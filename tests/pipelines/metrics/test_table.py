@@ -5,7 +5,7 @@ import pytest
 
 from pipelines.metrics import METRICS, ScoredRows
 from pipelines.metrics.intervals import auc_influence, gauc_interval, interval_of, mean_of
-from pipelines.metrics.ranking import gauc
+from pipelines.metrics.score_order import gauc
 from tests.pipelines.metrics.samples import sample
 
 

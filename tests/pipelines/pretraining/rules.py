@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pipelines.pretraining.step import trained_variables
+from pipelines.pretraining.sequence_step import trained_variables
 from recsys_attn.id_transforms import Age
 from recsys_attn.models import SequenceModel, get_sequence_model
 from recsys_attn.objectives import OBJECTIVES, Objective

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from pipelines.pretraining.experiment import SequenceExperiment, load_sequence_experiment
-from pipelines.pretraining.steps import SequenceSteps
+from pipelines.pretraining.sequence_steps import SequenceSteps
 from pipelines.training.checkpoint import Checkpoints
 
 ITEMS, USERS, LENGTH = 29, 61, 5

@@ -14,7 +14,7 @@ from pipelines.pretraining.experiment import (
     load_sequence_experiment,
     seen_by_model,
 )
-from pipelines.pretraining.options import SequenceTraining
+from pipelines.pretraining.sequence_options import SequenceTraining
 from recsys_attn.schema import Schema, Sequence
 from tests.pipelines.pretraining.small_log import BERT4REC, load
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.pretraining.steps import load_sequence_model
+from pipelines.pretraining.sequence_steps import load_sequence_model
 from recsys_attn.models import SequenceModel
 
 TOP = 7

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pipelines.pretraining.step import SequenceStep
-from pipelines.pretraining.steps import SequenceSteps
+from pipelines.pretraining.sequence_step import SequenceStep
+from pipelines.pretraining.sequence_steps import SequenceSteps
 from pipelines.training.stopping import Stopped
 from tests.pipelines.pretraining.small_log import BERT4REC, load, printed, state_of
 

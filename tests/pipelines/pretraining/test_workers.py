@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.common.errors import PipelineError
-from pipelines.pretraining.steps import SequenceSteps, load_sequence_model
+from pipelines.pretraining.sequence_steps import SequenceSteps, load_sequence_model
 from tests.pipelines.pretraining.small_log import BERT4REC, state_of, steps
 from tests.support.ports import free_ports
 
@@ -37,7 +37,7 @@ DRAWING: dict[str, Any] = {
 KILLED_AT_STEP_7 = """
 import os, signal
 from pipelines.cli.commands import main
-from pipelines.pretraining.step import SequenceStep
+from pipelines.pretraining.sequence_step import SequenceStep
 
 take, taken = SequenceStep.__call__, []
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from pipelines.common.errors import PipelineError
 from pipelines.pretraining.experiment import load_sequence_experiment
-from pipelines.pretraining.steps import SequenceSteps
+from pipelines.pretraining.sequence_steps import SequenceSteps
 from pipelines.training import check_model
 from pipelines.training.encoder_from import encoded, own_rate, start_from
 from pipelines.training.load import load_sequence_model, load_trained

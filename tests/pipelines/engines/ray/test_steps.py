@@ -13,8 +13,8 @@ from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL, Engine, choose_engine
 from pipelines.features import fit_split
 from pipelines.feed import Feed
+from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
 from pipelines.ingest.aggregates.batch import with_aggregates
-from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.scoring.batch import score
 from pipelines.scoring.labelled import Scorers, score_split
 from pipelines.scoring.scorer import Scorer

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.ingest.aggregates.options import AggregateOptions
+from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
 from pipelines.ingest.source import ALL, Source, SourceFile
 
 OF = {"rate": "click", "sum": "price", "mean": "price", "distinct": "item"}

@@ -8,9 +8,9 @@ import pytest
 
 from pipelines.engines import LOCAL
 from pipelines.ingest.aggregates import batch
+from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
 from pipelines.ingest.aggregates.batch import with_aggregates
 from pipelines.ingest.aggregates.measures import Codes
-from pipelines.ingest.aggregates.options import AggregateOptions
 from tests.pipelines.ingest.aggregates.events import definitions, slow, source, table
 
 

@@ -10,9 +10,9 @@ import pytest
 from pipelines.common.errors import PipelineError
 from pipelines.engines import LOCAL
 from pipelines.ingest.aggregates import batch
+from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
 from pipelines.ingest.aggregates.batch import with_aggregates
 from pipelines.ingest.aggregates.online import Aggregates
-from pipelines.ingest.aggregates.options import AggregateOptions
 from pipelines.ingest.aggregates.state import AggregateState
 from tests.pipelines.ingest.aggregates.events import definitions, source, table
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from pipelines.common.progress import Progress
+from pipelines.ingest.events.event_options import EventOptions
 from pipelines.ingest.events.ingest import ITEM_COUNTS, ingest_events
-from pipelines.ingest.events.options import EventOptions
 from pipelines.ingest.source import SPLITS
 from tests.pipelines.ingest.files import read_split
 

@@ -5,10 +5,10 @@ import pyarrow as pa
 import pytest
 
 from pipelines.common.errors import PipelineError
-from pipelines.ingest import tables
+from pipelines.ingest import table_files
 from pipelines.ingest.events import log
+from pipelines.ingest.events.event_options import EventOptions
 from pipelines.ingest.events.log import EventLog
-from pipelines.ingest.events.options import EventOptions
 from tests.pipelines.ingest.events.logs import NAMES, random_log, write
 
 
@@ -18,7 +18,7 @@ def _log(path, **options):
 
 def test_blocks_are_the_events_with_a_user_and_an_item_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr(log, "BLOCK", 31)
-    monkeypatch.setattr(tables, "CHUNK_ROWS", 29)
+    monkeypatch.setattr(table_files, "CHUNK_ROWS", 29)
     table = random_log()
     path = write(tmp_path / "in.parquet", table)
     events = _log(path, columns=("row",))

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.ingest.events import sequences
-from pipelines.ingest.events.options import EventOptions
+from pipelines.ingest.events.event_options import EventOptions
 from pipelines.ingest.events.sequences import Sequences
 from tests.pipelines.ingest.events.logs import NAMES, random_log
 

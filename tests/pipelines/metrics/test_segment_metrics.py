@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pipelines.metrics import auc, calibration, logloss
-from pipelines.metrics.segments import SegmentMetrics
+from pipelines.metrics.segment_metrics import SegmentMetrics
 from tests.pipelines.metrics.samples import sample
 from tests.pipelines.metrics.test_intervals import influence_by_loop
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pipelines.metrics.segments import SegmentMetrics
-from pipelines.report.segments import mark, print_segments
+from pipelines.metrics.segment_metrics import SegmentMetrics
+from pipelines.report.segment_tables import mark, print_segments
 from tests.pipelines.report import folders
 from tests.pipelines.report.test_html import render
 

@@ -6,7 +6,7 @@ import io
 import pytest
 from rich.console import Console
 
-from pipelines.report.attention import print_attention
+from pipelines.report.attention_words import print_attention
 from pipelines.report.html import write_report
 from tests.pipelines.report import folders, pages
 

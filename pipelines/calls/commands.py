@@ -139,7 +139,7 @@ def score(
         raise PipelineError("`unseen` needs `catalogue`; the candidates of rows are given.")
     with opened_ranking(_opening(experiment, run_dir, overrides, False, quiet)) as steps:
         from pipelines.engines import choose_engine
-        from pipelines.workflow.top_k import rank
+        from pipelines.workflow.rank_items import rank
 
         runner = choose_engine(engine, ray_address, steps.experiment.own_parts)
         if top_k is None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines.metrics.checks import Floats, check_pairs, check_shape
+from pipelines.metrics.metric_inputs import Floats, check_pairs, check_shape
 from pipelines.metrics.ranked import Ranked, run_starts
 
 AT_K = ("hr", "ndcg", "mrr", "map")

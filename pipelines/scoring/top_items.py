@@ -17,8 +17,8 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL, Engine
 from pipelines.features import FittedFeatures
-from pipelines.ingest.checks import check_table
 from pipelines.ingest.context import check_context
+from pipelines.ingest.table_checks import check_table
 from pipelines.scoring.batch import Load, open_source
 from pipelines.scoring.catalogue_ranking import CatalogueRanking
 from pipelines.scoring.scorer import Scorer

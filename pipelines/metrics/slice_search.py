@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pipelines.metrics.checks import Floats, check_probabilities
 from pipelines.metrics.intervals import NORMAL, Difference, cluster_codes, difference
+from pipelines.metrics.metric_inputs import Floats, check_probabilities
 from pipelines.metrics.probability import calibration
 from pipelines.metrics.slice_search_half import Codes, Columns, Half, Values
 

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from pipelines.report.slices import print_slices
+from pipelines.report.slice_tables import print_slices
 from tests.pipelines.report import folders
 from tests.pipelines.report.test_html import render
 

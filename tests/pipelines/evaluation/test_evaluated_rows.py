@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pipelines.common.errors import PipelineError
-from pipelines.evaluation.rows import EvaluatedRows
+from pipelines.evaluation.evaluated_rows import EvaluatedRows
 
 
 @pytest.mark.parametrize(

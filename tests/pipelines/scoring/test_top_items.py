@@ -14,7 +14,7 @@ from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
 from pipelines.scoring import catalogue_ranking
 from pipelines.scoring.scorer import Scorer
-from pipelines.scoring.top_k import TopKOptions, score_top_k
+from pipelines.scoring.top_items import TopKOptions, score_top_k
 from recsys_attn.models import mlp
 from tests.support import next_items
 from tests.support.once import once

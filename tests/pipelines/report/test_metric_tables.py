@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from pipelines.report.tables import print_metrics
+from pipelines.report.metric_tables import print_metrics
 from tests.pipelines.report import folders
 
 

@@ -12,7 +12,7 @@ from pipelines.engines import LOCAL, Engine
 from pipelines.features import FittedFeatures
 from pipelines.ingest.item_features import item_table
 from pipelines.items import ItemTable
-from pipelines.scoring.top_k import TopKOptions, score_top_k
+from pipelines.scoring.top_items import TopKOptions, score_top_k
 from pipelines.storage.filesystem import Where
 from pipelines.training.load import load_trained
 from pipelines.workflow.steps import Steps

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pipelines.common.missing import MISSING_INT
-from pipelines.evaluation.segments import cross, cut, segment_metrics
+from pipelines.evaluation.row_cuts import cross, cut, segment_metrics
 
 DAYS = [datetime.date(2025, 11, day) for day in range(1, 21)]
 

@@ -13,7 +13,7 @@ from pipelines.common.arrow_kinds import is_number
 from pipelines.common.errors import PipelineError
 from pipelines.common.times import check_time_type, ticks_per_second
 from pipelines.common.toml_table import TomlTable
-from pipelines.ingest.checks import LABEL_ADVICE
+from pipelines.ingest.table_checks import LABEL_ADVICE
 from pipelines.storage.columns import require_column
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}

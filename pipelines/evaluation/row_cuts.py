@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from pipelines.common.arrow_kinds import is_text
 from pipelines.common.missing import is_missing
 from pipelines.metrics.intervals import Difference
-from pipelines.metrics.segments import SegmentMetrics
-from pipelines.metrics.slices import Slice
-from pipelines.metrics.slices import worst_slices as search
+from pipelines.metrics.segment_metrics import SegmentMetrics
+from pipelines.metrics.slice_search import Slice
+from pipelines.metrics.slice_search import worst_slices as search
 from pipelines.storage.columns import shown_value
 
 MISSING, OTHER = "(missing)", "(other)"

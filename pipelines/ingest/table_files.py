@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
-from pipelines.ingest.checks import LABEL_ADVICE
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.delimited import delimited_file
 from pipelines.ingest.source import ALL, CHUNK_ROWS, SPLITS, Columns, Source, SourceFile
+from pipelines.ingest.table_checks import LABEL_ADVICE
 from pipelines.storage.columns import by_name, check_names
 from pipelines.storage.dataset import stored_rows
 from pipelines.storage.filesystem import CSV, Storage

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from pipelines.ingest.events.options import EventOptions
+from pipelines.ingest.events.event_options import EventOptions
 from tests.pipelines.ingest.events.logs import NAMES, random_log, write
 
 GIVEN = {"path": "events.parquet", **NAMES}

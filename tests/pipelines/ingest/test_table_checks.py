@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pipelines.common.errors import PipelineError
-from pipelines.ingest.checks import check_table
+from pipelines.ingest.table_checks import check_table
 from recsys_attn.id_transforms import Quantile
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 

@@ -15,9 +15,9 @@ from pipelines.common.errors import PipelineError
 from pipelines.engines import LocalEngine
 from pipelines.pretraining.evaluate import ITEM_ITEM, POPULARITY
 from pipelines.pretraining.histories import EvaluatedHistories, read_histories
-from pipelines.pretraining.ranking import ModelScores
+from pipelines.pretraining.item_ranking import ModelScores
 from pipelines.pretraining.schema import with_length
-from pipelines.pretraining.steps import load_sequence_model
+from pipelines.pretraining.sequence_steps import load_sequence_model
 from pipelines.storage.dataset import DataSplit
 from tests.pipelines.pretraining.small_log import LENGTH, load, printed, steps
 

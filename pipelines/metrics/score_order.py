@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines.metrics.checks import ONE_CLASS, Floats, check_pairs, group_codes, undefined
+from pipelines.metrics.metric_inputs import ONE_CLASS, Floats, check_pairs, group_codes, undefined
 from pipelines.metrics.ranked import LabelCounts, Ranked, run_starts, run_sums
 
 _SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")

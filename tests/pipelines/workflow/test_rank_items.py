@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.common.errors import PipelineError
+from pipelines.workflow.rank_items import rank
 from pipelines.workflow.steps import Steps
-from pipelines.workflow.top_k import rank
 from tests.support import next_items
 from tests.support.once import once
 

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipelines.report.numbers import count, decimal, number_table
-from pipelines.report.segments import titled
+from pipelines.report.segment_tables import titled
 
 Slices = Mapping[str, Any]
 

@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipelines.metrics.metric import METRICS, Metric
+from pipelines.report.metric_tables import margin, text_of
 from pipelines.report.numbers import ABSENT, count, decimal, number_table
-from pipelines.report.tables import margin, text_of
 
 SHOWN = 5
 Segment = Mapping[str, Any]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import false_discovery_control, ttest_ind
 
-from pipelines.metrics import slices
+from pipelines.metrics import slice_search
 from pipelines.metrics.intervals import difference
+from pipelines.metrics.slice_search import worst_slices
 from pipelines.metrics.slice_search_half import Half
-from pipelines.metrics.slices import worst_slices
 
 
 def sample(seed, users=400, each=10, planted=None):
@@ -101,7 +101,7 @@ def test_small_slices_are_not_searched(rows, users, enough):
 def test_what_is_kept_is_that_of_scipy():
     p = np.random.default_rng(0).random(20) ** 4
     expected = false_discovery_control(p)
-    found = dict(slices._kept(p))
+    found = dict(slice_search._kept(p))
     assert set(found) == set(np.flatnonzero(expected <= 0.05))
     for place, adjusted in found.items():
         np.testing.assert_allclose(adjusted, expected[place])
@@ -112,7 +112,7 @@ def test_p_of_many_alike_rows_is_that_of_students_t():
     first, second = rng.normal(0.3, 1, 101), rng.normal(0, 1, 103)
     both = first - first.mean(), second.mean() - second
     moved = np.concatenate([each / each.size for each in both])
-    found = slices._p(first.mean() - second.mean(), moved, [101, 103])
+    found = slice_search._p(first.mean() - second.mean(), moved, [101, 103])
     np.testing.assert_allclose(found, ttest_ind(first, second, equal_var=False).pvalue, rtol=0.1)
 
 
@@ -122,5 +122,5 @@ def test_no_rows_have_no_slices():
 
 
 def test_the_examples_in_the_docstrings_run():
-    assert doctest.testmod(slices).attempted > 0
-    assert doctest.testmod(slices).failed == 0
+    assert doctest.testmod(slice_search).attempted > 0
+    assert doctest.testmod(slice_search).failed == 0

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from pipelines.metrics import MeansAtK, top_k
+from pipelines.metrics import MeansAtK, at_k
 
 AT = (1, 3, 10)
 
@@ -98,4 +98,4 @@ def test_requests_of_one_class_leave_nothing_to_measure():
 
 
 def test_the_examples_in_the_docstrings_run():
-    assert doctest.testmod(top_k).failed == 0
+    assert doctest.testmod(at_k).failed == 0

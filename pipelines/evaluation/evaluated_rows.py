@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pipelines.common.arrow_kinds import is_number
 from pipelines.common.errors import PipelineError
 from pipelines.common.missing import with_nulls
-from pipelines.evaluation.segments import Cut, cut, cut_all
+from pipelines.evaluation.row_cuts import Cut, cut, cut_all
 from pipelines.experiment.evaluation_options import EvaluationOptions
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.request_rows import request_starts

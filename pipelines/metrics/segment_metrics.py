@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines.metrics.checks import UndefinedMetricWarning, check_pairs, check_shape
 from pipelines.metrics.intervals import Influence, cluster_codes, difference, interval_of
 from pipelines.metrics.metric import METRICS
+from pipelines.metrics.metric_inputs import UndefinedMetricWarning, check_pairs, check_shape
 from pipelines.metrics.scored_rows import ScoredRows
 from pipelines.metrics.task import calibration_off, ends
 

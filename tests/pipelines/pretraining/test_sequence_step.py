@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.pretraining import step as step_module
-from pipelines.pretraining.options import SequenceTraining
-from pipelines.pretraining.step import SequenceStep, trained_variables
+from pipelines.pretraining import sequence_step
+from pipelines.pretraining.sequence_options import SequenceTraining
+from pipelines.pretraining.sequence_step import SequenceStep, trained_variables
 from pipelines.training.optimizer import make_optimizer
 from recsys_attn.models import SequenceModel
 from recsys_attn.objectives import OBJECTIVES, Objective, chunked_scores
@@ -40,7 +40,7 @@ def stepped(rows: int, seed: int) -> tuple[Any, SequenceModel, list[Objective]]:
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Histories that are as short as here are in one part otherwise."""
-    monkeypatch.setattr(step_module, "LENGTHS", 1)
+    monkeypatch.setattr(sequence_step, "LENGTHS", 1)
 
 
 @pytest.mark.usefixtures("in_parts")
@@ -68,7 +68,7 @@ def test_step_goes_down_the_sum_of_the_weighted_means(rows: int) -> None:
 @pytest.mark.parametrize("count", [1, 5])
 def test_number_of_parts_changes_nothing(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     expected, model, _ = stepped(4, seed=3)
-    monkeypatch.setattr(step_module, "PARTS", count)
+    monkeypatch.setattr(sequence_step, "PARTS", count)
     found, other, _ = stepped(4, seed=3)
     assert found.loss == pytest.approx(expected.loss, rel=1e-5)
     assert found.rows == expected.rows
@@ -81,7 +81,7 @@ def test_parts_are_as_many_as_lengths_of_histories(
     lengths: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More would have the same padding, and each is traced."""
-    monkeypatch.setattr(step_module, "LENGTHS", lengths)
+    monkeypatch.setattr(sequence_step, "LENGTHS", lengths)
     model, (objective, _) = parts()
     seen: list[Any] = []
     monkeypatch.setattr(SequenceModel, "encode", _recorded(SequenceModel.encode, seen))
