@@ -1,1 +1,1 @@
-"""The attention of a trained model, and what its scores come from, on held-out rows."""
+"""Audits of a trained model on held-out rows: its attention, and what its scores come from."""

@@ -28,7 +28,7 @@ REMOVABLE = ("encoder", "target_attention", "interaction", "attention")
 
 @dataclass
 class _Place:
-    """What one place of attention does on all rows."""
+    """The statistics of one place of attention, over all rows."""
 
     heads: int
     weighs: bool
@@ -61,7 +61,7 @@ def audit_attention(
     clusters: NDArray[Any],
     advance: Callable[[int], None] = lambda rows: None,
 ) -> dict[str, Any]:
-    """What each head of a model attends, whether it repeats others, and what is lost without it.
+    """Measures what each head attends, how alike heads are, and what is lost without each.
 
     Args:
         model: The trained model.
@@ -96,7 +96,7 @@ def audit_attention(
 
 
 def number_of_passes(heads: int) -> int:
-    """How often the rows are scored, for the number of heads that are removed."""
+    """The number of passes over the rows, given the number of removed heads."""
     return 3 + heads
 
 
@@ -196,7 +196,7 @@ def _entry(
 def _likeness(
     alike: Redundancy, head: int, lost: Mapping[str, list[float] | None]
 ) -> dict[str, Any]:
-    """Whether another head does the same: like outputs, and no loss that the interval can tell."""
+    """The most similar head; redundant: its outputs are alike, and no loss is certain."""
     other = most_alike(alike, head)
     known = [loss for loss in lost.values() if loss is not None]
     nothing = bool(known) and all(low <= 0 <= high for _, low, high in known)

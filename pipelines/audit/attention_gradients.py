@@ -217,7 +217,7 @@ def _at(attended: list[PlaceGradients], kind: str, history: str = "") -> list[Pl
 
 
 def _by_event(model: RankingModel, events: EventUnits, history: str, by_place: Floats) -> Floats:
-    """From the places of keys to events, the last one first."""
+    """Relevance by event, the last one first, from that by the places of keys."""
     places = events.places
     if isinstance(model.tower.histories[history], EncodedHistory):  # moves them to the front
         count = events.there.sum(axis=1, keepdims=True)
@@ -226,7 +226,7 @@ def _by_event(model: RankingModel, events: EventUnits, history: str, by_place: F
 
 
 def _by_field(model: RankingModel, units: AllUnits, by_place: Floats) -> Floats:
-    """From the fields that attend each other to features and histories, (..., U)."""
+    """Relevance by feature and history, (..., U), from that by the fields of attention."""
     names, schema = units.fields.names, model.schema
     sums = np.zeros((*by_place.shape[:-1], len(names)))
     for index, field in enumerate(interaction_fields(model)):

@@ -1,4 +1,4 @@
-"""How well a relevance tells what leaving single units out does."""
+"""Faithfulness of relevances: whether they agree with what leaving single units out does."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def faithfulness(
 
 
 def verdict(sizes: Mapping[str, Influence]) -> dict[str, Any]:
-    """Which relevance to believe, and whether attention weights alone do as well.
+    """Names the relevance to believe, and says whether attention weights alone do as well.
 
     Args:
         sizes: By method, the mean rank correlation with leaving one out, and its influence.

@@ -1,4 +1,4 @@
-"""How sharply each head attends, and to which keys, compared with fixed rules."""
+"""Statistics of heads: how sharply each attends, and how its keys compare with fixed rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Codes = NDArray[np.integer[Any]]
 
 
 class HeadStatistics(NamedTuple):
-    """What one head of a place attends, over all queries with at least two keys.
+    """The statistics of one head, over all queries with at least two keys.
 
     Every number is a mean over queries, with an interval for the clusters of their rows.
 

@@ -1,4 +1,4 @@
-"""What a model's logits lose without single fields and events, and without several of them."""
+"""The loss of a model's logits without single fields and events, and without several of them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Logits:
 
 
 def leave_one_out(logits: Callable[[Inputs], Floats], whole: Floats, units: Units) -> Floats:
-    """What the logits lose when one unit is taken away: `f(x) - f(x without u)`.
+    """The loss of the logits without each of the units: `f(x) - f(x without u)`.
 
     Args:
         logits: From inputs to logits (tasks, rows).
@@ -76,7 +76,7 @@ def deletion(
     shares: tuple[float, ...],
     rng: np.random.Generator,
 ) -> Floats:
-    """What the logits lose as units are taken away, the most relevant first.
+    """The loss of the logits as units are taken away, the most relevant first.
 
     Args:
         logits: From inputs to logits (tasks, rows).

@@ -213,7 +213,7 @@ def _normalised(weights: Floats, keys: Bools) -> Floats:
 
 
 def _frequencies(schema: Schema, chunk: Chunk) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """How often each id is an event of these rows, of the first sequence of each history."""
+    """Counts each id among these rows' events, of the first sequence of each history."""
     inputs = chunk.layout.inputs({**chunk.blocks, CANDIDATE_MASK: np.empty(0)})
     for sequences in schema.histories.values():
         ids = next((inputs[sequence.name] for sequence in sequences if not is_age(sequence)), None)

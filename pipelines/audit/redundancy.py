@@ -1,4 +1,4 @@
-"""How alike the heads of a layer are."""
+"""The likeness of the heads of a layer."""
 
 from __future__ import annotations
 

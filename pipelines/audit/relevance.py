@@ -1,4 +1,4 @@
-"""What the scores of held-out rows come from, by several methods, and which of them to believe."""
+"""The relevance of a model's inputs on held-out rows, by several methods, and a verdict on them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def relevance(
 
 
 def summarised(measured: Measured, task: int, clusters: NDArray[np.intp]) -> dict[str, Any]:
-    """What metrics.json has of one kind of units and one task."""
+    """The entry of metrics.json for one kind of units and one task."""
     by_method = {name: values[task] for name, values in measured.by_method.items()}
     curves = {name: values[task] for name, values in measured.curves.items()}
     count = measured.there.sum(axis=0)

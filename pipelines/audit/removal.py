@@ -1,4 +1,4 @@
-"""What a model loses without one of its heads."""
+"""The scores of a model without some of its heads."""
 
 from __future__ import annotations
 

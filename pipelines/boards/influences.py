@@ -28,7 +28,7 @@ from pipelines.report.comparison import TaskComparison
 
 @dataclass(frozen=True)
 class Influences:
-    """How far each user or request moves a metric, for each model and seed.
+    """The influence of each user or request on a metric, for each model and seed.
 
     Attributes:
         by_model: By model and seed.
@@ -40,7 +40,7 @@ class Influences:
 
     @classmethod
     def of(cls, task: str, metric: str, runs: Sequence[BoardRun]) -> Influences:
-        """Those of a task; of a metric without an interval there are none."""
+        """The influences on a metric of a task; there are none on one without an interval."""
         by_model: dict[str, dict[int, Influence]] = defaultdict(dict)
         rows: dict[str, dict[int, str]] = defaultdict(dict)
         for run in runs:
@@ -64,7 +64,7 @@ class Influences:
         return _independent([interval_of(*part) for part in parts])[1:]
 
     def difference(self, model: str, reference: str | None) -> list[float] | None:
-        """What a model's mean is ahead of the reference, with the ends of its interval.
+        """The lead of a model's mean over the reference's, with the ends of its interval.
 
         The interval holds for other test rows and, with several seeds, for other seeds.
 

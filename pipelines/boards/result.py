@@ -68,7 +68,7 @@ def table(loaded: LoadedBoard, runs: Sequence[BoardRun]) -> list[Line]:
 
 
 def verdict(board: Board, model: BoardModel, task: str, value: float) -> str:
-    """How a mean over seeds stands to the published number."""
+    """Compares a mean over seeds with the published number; empty without one."""
     published = model.published_for(task)
     if model.not_comparable:
         return f"not comparable: {model.not_comparable}"

@@ -1,4 +1,4 @@
-"""What commands run in: an opened run folder, and errors as sentences."""
+"""Opens run folders for commands, and shows errors as sentences."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _is_of_data(error: Exception) -> bool:
 
 
 def _unforeseen(error: Exception) -> str:
-    """One sentence of an error that no step foresaw, whose traceback goes to a file."""
+    """The sentence for an error that no step foresaw; the traceback goes to a file."""
     where = "".join(f"{note}: " for note in getattr(error, "__notes__", ()))
     if isinstance(error, OSError) and error.filename is not None:
         return f"{where}{error}"  # which names the file, and says what to do

@@ -55,7 +55,7 @@ class OwnParts(NamedTuple):
             ) from error
 
     def _spec(self, name: str) -> ModuleSpec:
-        """Where Python finds a module, its folder included."""
+        """Finds a module, as Python does and in the folder of the experiment."""
         if not re.fullmatch(r"\w+(\.\w+)*", name):
             raise PipelineError(
                 f"`imports` names modules, such as 'my_scores' for my_scores.py. Received: {name!r}"

@@ -108,7 +108,7 @@ def to_ticks(column: pa.Array | pa.ChunkedArray, name: str, key: str, where: str
 
 
 def to_tick(value: Any, kind: pa.DataType, up: bool = False) -> int | float | None:
-    """One time as a column of some type would hold it, in its ticks.
+    """One time in ticks, as a column of the type `kind` would hold it.
 
     Args:
         value: A number within int64 for a column of numbers; else ISO 8601 text, a date or a

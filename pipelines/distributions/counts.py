@@ -46,7 +46,7 @@ class Counts:
         return int(self.counts[self.keys == key].sum())
 
     def quantile_key(self, share: float) -> int:
-        """The smallest key that is not exceeded by a share of at least `share` of the values."""
+        """The smallest key that at least a share `share` of the values does not exceed."""
         place = int(np.searchsorted(np.cumsum(self.counts), share * self.total))
         return int(self.keys[min(place, len(self.keys) - 1)])
 

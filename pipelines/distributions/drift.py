@@ -23,7 +23,7 @@ _PICTURED = 6  # features whose shares are kept for the report
 def feature_drift(
     fitted: FittedFeatures, train: Statistics, other: Statistics
 ) -> list[dict[str, Any]]:
-    """How far the values of each feature differ between the training rows and others.
+    """Compares the values of each feature between the training rows and others.
 
     Up to 1,000 values on the smaller side a test decides, at 5 %: Kolmogorov and Smirnov's for
     numbers, chi-squared for ids (with two of them a z test). Above, any difference has a small

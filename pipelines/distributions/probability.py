@@ -1,4 +1,4 @@
-"""The chance of two samples as different as these, if both are of one distribution.
+"""P-values: the probability of a difference as large between two samples of one distribution.
 
 SciPy has these functions, but its presence slows every start of TensorFlow.
 """

@@ -1,4 +1,4 @@
-"""What an evaluation finds out about a model on some of its rows, after the metrics."""
+"""Audits of an evaluated model on some of its rows: importance, relevance, attention, experts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Audits:
         return by_task
 
     def attention(self) -> dict[str, Any] | None:
-        """What heads attend and do, how features interact, and which experts tasks use."""
+        """Audits attention heads, interactions of features, and the experts of each task."""
         is_drawn, table = self._sampled(self.experiment.evaluation.attention_rows)
         if not is_drawn.any():
             return None

@@ -1,4 +1,4 @@
-"""What an evaluation reads of the rows besides features and labels."""
+"""The columns of the evaluated rows besides features and labels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from recsys_attn.schema import Schema
 
 
 class EvaluatedRows(NamedTuple):
-    """What an evaluation reads of the rows besides features and labels.
+    """The columns of the evaluated rows besides features and labels, and their segments.
 
     Attributes:
         extras: Columns by name; of a list column that divides the rows, its lengths.

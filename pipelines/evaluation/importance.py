@@ -33,7 +33,7 @@ def permutation_importance(
     seed: int = 0,
     advance: Callable[[int], None] = lambda rows: None,
 ) -> dict[str, list[dict[str, Any]]]:
-    """How much AUC is lost, and logloss won, when one feature has the values of other rows.
+    """Loss of AUC and gain of logloss when one feature has the values of other rows.
 
     A feature of the request changes places between requests, and one of the candidate between rows;
     the aligned sequences of a history stay together. A feature that says the same as another loses

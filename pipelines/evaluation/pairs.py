@@ -51,7 +51,7 @@ def pair_interactions(
     seed: int = 0,
     advance: Callable[[int], None] = lambda rows: None,
 ) -> list[Pair]:
-    """How much two features interact: what a model's logit has beyond the sum of both.
+    """The interaction of pairs of features: what a logit has beyond the sum of both.
 
     `strength = mean(d^2) / 4`, `d = f(x) - f(x with i) - f(x with j) + f(x with i and j)`
 
@@ -140,7 +140,7 @@ def agreement_with_map(
 
 
 def number_of_passes(schema: Schema) -> int:
-    """How often the rows are scored."""
+    """The number of passes over the rows."""
     count = len(units(schema))
     return 1 + count + math.comb(min(count, MOST), 2)
 

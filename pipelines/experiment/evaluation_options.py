@@ -92,7 +92,7 @@ class EvaluationOptions(TomlTable):
 
     @property
     def metrics_only(self) -> EvaluationOptions:
-        """The same without what takes further passes over the rows."""
+        """These options without anything that takes further passes over the rows."""
         return self.model_copy(
             update={
                 "importance_rows": 0,

@@ -1,4 +1,4 @@
-"""Features of the columns that ingest makes: their defaults, and what cannot work."""
+"""Defaults and checks of features whose columns ingest makes."""
 
 from __future__ import annotations
 

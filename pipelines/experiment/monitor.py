@@ -72,7 +72,7 @@ class Monitor:
         return float(sum(values) / len(values))
 
     def __str__(self) -> str:
-        """As for a reader: `AUC of click`, `mean NDCG@10`."""
+        """The metric in words: `AUC of click`, `mean NDCG@10`."""
         labels = {task: metric.upper() for task, metric in self.metrics.items()}
         if len(labels) == 1:
             return " of ".join(reversed(*labels.items()))

@@ -25,7 +25,7 @@ def resolved(experiment: Experiment) -> dict[str, Any]:
 
 
 def shown_paths(paths: Any) -> Any:
-    """The same paths, lists or tables of them, without the passwords of URIs."""
+    """The paths, or lists or tables of them, without the passwords of URIs."""
     if isinstance(paths, dict):
         return {name: shown_paths(value) for name, value in paths.items()}
     if isinstance(paths, list):

@@ -1,4 +1,4 @@
-"""What an export's signature `rank_explained` says of events and experts."""
+"""Events and experts in what an export's signature `rank_explained` returns."""
 
 from __future__ import annotations
 

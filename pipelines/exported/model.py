@@ -53,7 +53,7 @@ class ExportedModel:
 
     @property
     def explains(self) -> bool:
-        """Whether it returns weights of events or experts."""
+        """Whether the export returns weights of events or experts."""
         if EXPLAINED_SIGNATURE not in self._loaded.signatures:
             return False
         outputs = self._loaded.signatures[EXPLAINED_SIGNATURE].structured_outputs

@@ -1,4 +1,4 @@
-"""What transforms share: raw values as tensors, and graphs that are applied to columns."""
+"""Common parts of transforms: raw values as tensors, and graphs that are applied to columns."""
 
 from __future__ import annotations
 

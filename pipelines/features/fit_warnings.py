@@ -46,7 +46,7 @@ def coarse_features(schema: Schema, split: DataSplit) -> list[str]:
 
 
 def _apart(low: float, high: float) -> int:
-    """How many float32 numbers there are from the smallest to the largest."""
+    """The number of float32 numbers from the smallest to the largest."""
     if low > high:
         return 0
     if low < 0 < high:
@@ -86,7 +86,7 @@ def empty_features(schema: Schema, split: DataSplit) -> list[str]:
 
 
 def nothing_to_learn(name: str) -> str:
-    """The warning for such a feature."""
+    """The warning for a feature without values."""
     return (
         f"Feature {name!r} has no value in the train split, so nothing is learned from it: check "
         "how its column is made, or remove it."

@@ -148,12 +148,12 @@ class FittedFeatures:
             yield sequence.name, pad_last(part, offsets, sequence.max_length)
 
     def without(self, names: tuple[str, ...]) -> FittedFeatures:
-        """The same transforms, without some features."""
+        """These transforms, without some features."""
         features = tuple(f for f in self.schema.features if f.name not in names)
         return replace(self, schema=Schema(features, self.schema.tasks))
 
     def with_tasks(self, tasks: tuple[Task, ...]) -> FittedFeatures:
-        """The same transforms for other tasks, of which none depends on them."""
+        """These transforms, of which none depends on the tasks, for other tasks."""
         return replace(self, schema=Schema(self.schema.features, tasks))
 
     def save(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""How well the order of a training mixes sorted rows, and what would mix them better."""
+"""Measures how well the order of a training mixes sorted rows, and advises on a better one."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def check_context(
 
 
 def _changes(column: pa.Array, rows: np.ndarray) -> np.ndarray:
-    """Those of `rows` whose value differs from the row before."""
+    """The numbers of `rows` whose value differs from that of the row before."""
     differs = _differ(column[1:], column[:-1])
     return rows[differs[rows - 1]]
 

@@ -276,7 +276,7 @@ class DataOptions(TomlTable):
         return stamps
 
     def paths_by_part(self) -> dict[str, list[Path]]:
-        """The same, for a source that reads only local files."""
+        """`places_by_part`, for a source that reads only local files."""
         return {part: self._local(places) for part, places in self.places_by_part().items()}
 
     def places(self) -> list[Where]:
@@ -284,7 +284,7 @@ class DataOptions(TomlTable):
         return [place for places in self.places_by_part().values() for place in places]
 
     def paths(self) -> list[Path]:
-        """The same, for a source that reads only local files."""
+        """`places`, for a source that reads only local files."""
         return self._local(self.places())
 
     def _local(self, places: list[Where]) -> list[Path]:

@@ -24,7 +24,7 @@ HISTORY, LABEL = "history", "next"
 
 
 def read(options: DataOptions) -> Source:
-    """The rows of all users, by split."""
+    """Reads the rows of all users, by split."""
     source = table_files.read_parquet(options)
     stored = [file for part in source.parts.values() for file in part]
     files = common_files(stored, {}, _names(options))

@@ -1,4 +1,4 @@
-"""What the splits hold: labels, requests to rank and times."""
+"""Counts of the splits: labels, requests to rank and times."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Influence = tuple[float, Floats]  # a metric, and how far each cluster moves it
 
 @dataclass(frozen=True)
 class ClusterSums:
-    """What intervals need of the rows of each cluster.
+    """The sums over the rows of each cluster, from which intervals follow.
 
     Attributes:
         positive, negative: Numbers of rows, shape (clusters,).

@@ -178,7 +178,7 @@ def auc_difference(
     others: ArrayLike,
     clusters: ArrayLike | None = None,
 ) -> Difference:
-    """How much larger the AUC of some scores is than that of others, on the same rows.
+    """The AUC of some scores less that of others, on the same rows.
 
     The difference of the two `psi_c` of `auc_interval` takes the place of one: the two AUCs err
     alike, so their difference is known better than each of them.

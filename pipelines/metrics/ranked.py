@@ -168,14 +168,14 @@ def run_sums(values: NDArray[Any], starts: Numbers) -> NDArray[Any]:
 
 
 def run_starts(keys: NDArray[Any]) -> Numbers:
-    """Where runs of equal keys begin."""
+    """The places at which runs of equal keys begin."""
     new = np.ones(keys.size, dtype=bool)
     np.not_equal(keys[1:], keys[:-1], out=new[1:])
     return np.flatnonzero(new)
 
 
 def _counted(values: NDArray[Any]) -> tuple[NDArray[Any], Integers]:
-    """Distinct values and how often each is there."""
+    """The distinct values and the number of each."""
     values = np.sort(values + 0)  # no -0.0, which would stand for 0.0 or not
     starts = run_starts(values)
     return values[starts], np.diff(starts, append=values.size)

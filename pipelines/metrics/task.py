@@ -159,7 +159,7 @@ def _summary(rows: ScoredRows) -> dict[str, Any]:
 
 
 def _order(rows: ScoredRows) -> dict[str, Any]:
-    """The same of scores that are no probabilities."""
+    """The `_summary` of scores that are no probabilities."""
     metrics = [m for m in METRICS.where("summary") if not m.needs_probabilities]
     return values_of(rows, metrics) | {"at_k": _at_k(rows)}
 

@@ -159,7 +159,7 @@ def _column(feature: Feature, array: np.ndarray) -> pa.Array:
 
 
 def _in_dtype(feature: Feature, values: np.ndarray) -> np.ndarray:
-    """The values in the feature's type, as the server has made them of those of the request."""
+    """The values in the feature's type, as a server converts those of a request."""
     from serving.encoding.array_values import Misfit, fitted
 
     dtype = np.dtype("O" if feature.dtype == "string" else feature.dtype)

@@ -115,7 +115,7 @@ def export_next_items(
 
 
 def _described(function: Any, fitted: FittedFeatures) -> dict[str, Any]:
-    """What the manifest says of a signature."""
+    """The entry of a signature in the manifest."""
     _, specs = function.structured_input_signature
     events = inputs_of(fitted)
     return {

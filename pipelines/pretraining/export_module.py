@@ -147,7 +147,7 @@ def without_unread_ages(fitted: FittedFeatures, model: SequenceModel) -> FittedF
 
 
 def inputs_of(fitted: FittedFeatures) -> dict[str, dict[str, Any]]:
-    """What the manifest says of the events."""
+    """The events' inputs, as the manifest has them."""
     return {
         f.name: {"dtype": raw_dtype(f).name, "rank": 2, "side": "context"}
         for f in fitted.schema.features

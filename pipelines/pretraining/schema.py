@@ -48,7 +48,7 @@ def _raw_type(name: str, kind: pa.DataType) -> RawType:
 
 
 def with_length(fitted: FittedFeatures, length: int) -> FittedFeatures:
-    """The same transforms for histories of another length."""
+    """The transforms, for histories of another length."""
     features = tuple(
         dataclasses.replace(f, max_length=length) if isinstance(f, Sequence) else f
         for f in fitted.schema.features

@@ -81,7 +81,7 @@ def agreement_of_maps(audit: Found) -> list[str]:
 
 
 def gates_in_words(experts: Found) -> list[str]:
-    """How sharply the gates choose, and how far tasks differ."""
+    """The sharpness of the gates, and the distances of tasks, in words."""
     words = [
         f"Task {task}: a row's shares have {whole_percent(gates['spread'])} of the entropy of "
         f"equal ones and differ from their mean by {whole_percent(gates['variation'])}."

@@ -99,7 +99,7 @@ def places(at_k: Mapping[str, float]) -> list[int]:
 
 
 def ordered(task: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """What else orders the task's requests: true probabilities, chance and the baselines."""
+    """The other orders of the task's requests: true probabilities, chance and the baselines."""
     others = {"ceiling": task["ceiling"], "random order": task.get("trivial"), **task["baselines"]}
     return {name: metrics for name, metrics in others.items() if metrics and metrics.get("at_k")}
 

@@ -301,7 +301,7 @@ def _mark_best(axes: Axes, x: float, value: float, above: bool) -> None:
 
 
 def bin_sizes(rows: TaskRows, clusters: NDArray[np.intp], counts: NDArray[np.int64]) -> Floats:
-    """How many independent rows know as much as the rows of each bin, whose clusters are alike.
+    """The number of independent rows that tell as much as a bin's, whose clusters are alike.
 
     That is the number of rows over the factor by which the clusters raise the variance of the
     share of positives; at least 1, and rows per cluster where all labels are equal.

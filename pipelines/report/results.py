@@ -132,11 +132,11 @@ class Evaluation:
         return group_codes(table[name].combine_chunks(), labels)
 
     def clusters(self, task: str) -> NDArray[np.intp]:
-        """As `group_codes`, with a number of its own for each row without a group."""
+        """`group_codes`, with a number of its own for each row without a group."""
         return separated(self.group_codes(task))
 
     def segment_rows(self, task: str) -> dict[str, NDArray[np.bool_]]:
-        """Where `task_rows` are inside each segment, by the segment's name."""
+        """The mask of `task_rows` for each segment, by the segment's name."""
         names = [name for name in self.columns if name.startswith("segment/")]
         _, table = self._labelled(task, names)
         by_name = {}

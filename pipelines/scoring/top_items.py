@@ -34,7 +34,7 @@ REQUEST, RANK, SCORE = "request", "rank", "score"
 
 @dataclass(frozen=True)
 class TopKOptions:
-    """What to rank.
+    """The options of a ranking.
 
     Args:
         k: Items of each request.

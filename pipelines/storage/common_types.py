@@ -134,7 +134,7 @@ class CommonTypes:
 
 
 def _is_encoded(kind: pa.DataType) -> bool:
-    """Whether it is a dictionary of texts, or lists of them."""
+    """Whether a type, or that of the values of a list, is a dictionary of texts."""
     values = of_values(kind)
     return bool(pa.types.is_dictionary(values) and values.value_type == pa.string())
 

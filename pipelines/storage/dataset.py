@@ -217,7 +217,7 @@ def _unreadable(footers: Footers, number: int, columns: Sequence[str]) -> str:
 
 
 def _stored(file: pq.ParquetFile, columns: Iterable[str]) -> list[str]:
-    """Those columns that are in the file itself; if all are its folders', any, for its rows."""
+    """The columns that are in the file itself, or any one of it, as it has the rows."""
     names = file.schema_arrow.names
     return [name for name in columns if name in names] or names[:1]
 

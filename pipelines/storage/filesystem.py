@@ -21,7 +21,7 @@ _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def is_uri(where: Where) -> bool:
-    """Whether it is a URI such as `s3://bucket/folder` and not a local path."""
+    """Whether a path is a URI such as `s3://bucket/folder`, and not a local one."""
     return isinstance(where, str) and _URI.match(where) is not None
 
 
@@ -90,7 +90,7 @@ class Storage:
             raise PipelineError(f"The {what} {self.name} does not exist.")
 
     def is_dir(self) -> bool:
-        """Whether it is a folder."""
+        """Whether this is a folder."""
         return self._info(self.path).type == fs.FileType.Directory
 
     def __truediv__(self, name: str) -> Storage:

@@ -192,7 +192,7 @@ def _number(schema: pa.Schema, schemas: list[pa.Schema]) -> int:
 def _add_folder_columns(
     schema: pa.Schema, relative: str, partitions: Mapping[str, pa.DataType]
 ) -> pa.Schema:
-    """A file's columns and those that its folders give; a column of the file itself counts."""
+    """Adds the columns that a file's folders give, unless the file itself has them."""
     for name in partition_values(relative):
         if name not in schema.names:
             schema = schema.append(pa.field(name, partitions[name]))

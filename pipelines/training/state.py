@@ -153,7 +153,7 @@ class Saver:
             yield f"optimizer/{index}", variable
 
     def _all(self) -> Iterator[tuple[str, keras.Variable]]:
-        """These and the weights of the tasks, which a warm start begins anew."""
+        """All variables: also the weights of the tasks, which a warm start begins anew."""
         yield from self.variables()
         for index, variable in enumerate(self.task_weights):
             yield f"{TASK_WEIGHTS}{index}", variable

@@ -107,7 +107,7 @@ class TrainStep(ReplicaStep):
         return int(batch[CANDIDATE_MASK].shape[1])
 
     def _specs(self, batch: Blocks) -> dict[str, tf.TensorSpec]:
-        """Of the blocks of batches of one T; B is free: a last, smaller one needs no trace."""
+        """The specs of batches of one T; B is free: a last, smaller one needs no trace."""
         specs, length = block_specs(self._layout), self._length(batch)
         for name in specs.keys() - set(self._layout.blocks_of("context")):
             specs[name] = tf.TensorSpec([None, length, *specs[name].shape[2:]], specs[name].dtype)
@@ -150,7 +150,7 @@ class TrainStep(ReplicaStep):
     def _global_counts(
         self, labels: Blocks, candidates: tf.Tensor
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """What the losses of tasks, and penalties, are means over, on all replicas: at least 1."""
+        """The divisors of the means of losses and penalties, over all replicas: at least 1."""
         tasks = self._model.schema.tasks
         known = [tf.logical_not(tf.math.is_nan(labels[task.name])) for task in tasks]
         counts = tf.stack(

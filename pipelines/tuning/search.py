@@ -139,7 +139,7 @@ def load_search(path: Path) -> LoadedSearch:
 
 
 def _joined(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """The same for `model.width`, which TOML nests, and for the quoted `"model.width"`."""
+    """Dotted keys and values, of `model.width`, which TOML nests, and of `"model.width"`."""
     for name, value in table.items():
         if isinstance(value, dict) and not value.keys() & set(Span.model_fields):
             yield from _joined(value, f"{before}{name}.")

@@ -244,7 +244,7 @@ class Run:
 
 
 def _built(step: str, build: Build, folder: Path) -> Mapping[str, Any]:
-    """What a step built; an error of a library has the step's name as a note."""
+    """Builds a step's folder; an error of a library has the step's name as a note."""
     try:
         return build(folder)
     except Exception as error:

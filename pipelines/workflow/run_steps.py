@@ -163,7 +163,7 @@ class RunSteps(ABC):
 
     @property
     def _weights_remark(self) -> str:
-        """What the number of weights leaves out."""
+        """A remark on the weights that the number of weights leaves out."""
         return ""
 
     def _older_runs(self) -> dict[str, str]:
@@ -250,7 +250,7 @@ class RunSteps(ABC):
     @property
     @abstractmethod
     def _load(self) -> Callable[[], tuple[FittedFeatures, Any]]:
-        """What loads the trained model and its transforms, also in another process."""
+        """A loader of the trained model and its transforms, also for another process."""
 
     @property
     def request(self) -> str | None:

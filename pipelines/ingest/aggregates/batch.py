@@ -130,7 +130,7 @@ class _Task:
 
 @contextlib.contextmanager
 def _computing(folder: Path, ranges: int) -> Iterator[Callable[[_Task], tuple[Past, Past | None]]]:
-    """Yields a function from a task to what its aggregate keeps after the last event."""
+    """Yields a function from a task to its aggregate's past after the last event."""
     yield partial(_compute, folder, ranges)
 
 

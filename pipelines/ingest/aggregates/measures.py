@@ -1,4 +1,4 @@
-"""What aggregates count: the columns of a table as integers, whose sums are exact.
+"""Measures of aggregates: the columns of a table as integers, whose sums are exact.
 
 Sums of integers depend neither on the order of the events nor on how they are put together, so the
 batch job, a cluster and an online store agree to the bit.

@@ -11,7 +11,7 @@ from pipelines.ingest.aggregates.measures import PARTS, finish
 
 
 class Past:
-    """What one aggregate keeps of the events so far, by key.
+    """The events and sums that one aggregate keeps, by key.
 
     Old events are added up or forgotten, so that its size follows the keys and the events of the
     window, not the rows: `totals` for each key, and the kept events in the order of key and time.

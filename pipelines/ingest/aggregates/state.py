@@ -28,7 +28,7 @@ _KEY = "by/{}".format
 
 @dataclass
 class AggregateState:
-    """All aggregates of an experiment and what they keep of the events so far.
+    """All aggregates of an experiment, each with its past.
 
     Attributes:
         aggregates: The definitions.

@@ -27,7 +27,7 @@ COLUMNS: dict[str, pa.DataType] = (
 
 
 def read(options: DataOptions) -> Source:
-    """The train file; its hour YYMMDDHH becomes `timestamp`, `hour` and `weekday`."""
+    """Reads the train file; its hour YYMMDDHH becomes `timestamp`, `hour` and `weekday`."""
     names = ("train.csv", "train.csv.gz", "train.gz", "train")
     path = first_existing(required_path(options, _HOW), names)
     return Source({ALL: [delimited_file(path, types=COLUMNS, finish=_finish)]}, time="timestamp")

@@ -80,7 +80,7 @@ COLLEGE = (
 
 
 def read(options: DataOptions) -> Source:
-    """The provider's train and test files."""
+    """Reads the provider's train and test files."""
     folder = source_folder(options, DOWNLOAD)
     files = {
         part: first_existing(folder, (f"{name}.gz", name))

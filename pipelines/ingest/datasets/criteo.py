@@ -21,6 +21,6 @@ COLUMNS: dict[str, pa.DataType] = (
 
 
 def read(options: DataOptions) -> Source:
-    """`train.txt`, tab-separated and without a header, in its order (by time)."""
+    """Reads `train.txt`: tab-separated, without a header, sorted by time."""
     path = first_existing(required_path(options, _HOW), ("train.txt", "train.txt.gz"))
     return Source({ALL: [delimited_file(path, "\t", list(COLUMNS), COLUMNS)]})

@@ -35,7 +35,7 @@ COLUMNS = {
 
 
 def read(options: DataOptions) -> Source:
-    """The provider's train, valid and test files."""
+    """Reads the provider's train, valid and test files."""
     folder = required_path(options, _HOW)
     if not folder.is_dir():
         raise PipelineError(f"data.path: expected the folder of Frappe_x1, received {folder}.")

@@ -32,7 +32,7 @@ _MOVIES = {"item_id": _INT, "title": _TEXT, "genres": _TEXT}
 
 
 def read(options: DataOptions) -> Source:
-    """Ratings in the order of their time."""
+    """Reads the ratings, sorted by time."""
     path = source_folder(options, DOWNLOAD)
     table = ratings_of(path)
     table = table.sort_by([(name, "ascending") for name in ("timestamp", "user_id", "item_id")])
@@ -44,7 +44,7 @@ def read(options: DataOptions) -> Source:
 
 
 def ratings_of(path: Path) -> pa.Table:
-    """Ratings in the order of the file, with the features of the user and the film.
+    """Reads the ratings in the order of the file, with the features of the user and the film.
 
     Args:
         path: The zip, or a folder with the zip or its files.

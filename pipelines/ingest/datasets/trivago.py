@@ -39,7 +39,7 @@ COLUMNS: dict[str, pa.DataType] = {
 
 
 def read(options: DataOptions) -> Source:
-    """Lists in the order of the actions file, which holds sessions one after the other."""
+    """Reads lists in the order of the actions file, which holds sessions one after the other."""
     path = required_path(options, _HOW)
     names = ("train.csv", "train.csv.gz", "actions.parquet")
     named = [path / name for name in names if (path / name).is_file()] if path.is_dir() else []

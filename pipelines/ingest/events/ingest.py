@@ -92,7 +92,7 @@ def ingest_events(options: EventOptions, out: Path, progress: Progress) -> dict[
 
 @dataclass
 class _Seen:
-    """The first look at all events."""
+    """The counts of a first pass over all events."""
 
     items: ItemCounts
     events: int = 0

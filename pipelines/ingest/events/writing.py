@@ -53,7 +53,7 @@ class ItemCounts:
 
 @dataclass
 class Written:
-    """What was written.
+    """The written rows: their items, counts and types.
 
     Attributes:
         items: The items, each with its count in the train rows.

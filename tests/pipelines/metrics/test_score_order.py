@@ -12,9 +12,9 @@ from pipelines.metrics import (
     gauc,
     intervals,
     probability,
-    ranking,
     roc_curve,
-    segments,
+    score_order,
+    segment_metrics,
 )
 from tests.pipelines.metrics.samples import LEVELS, ROWS, sample
 
@@ -120,7 +120,7 @@ def test_thinned_roc_curve_keeps_its_shape():
     np.testing.assert_allclose(area, auc(labels, scores), atol=1e-4)
 
 
-@pytest.mark.parametrize("module", [intervals, probability, ranking, segments])
+@pytest.mark.parametrize("module", [intervals, probability, score_order, segment_metrics])
 def test_the_examples_in_the_docstrings_run(module):
     found = doctest.testmod(module)
     assert found.attempted >= 3
