@@ -34,7 +34,7 @@ def check_known(key: str, names: Iterable[str], known: Sequence[str]) -> None:
     """Checks that the names that a key gives are known.
 
     Raises:
-        ValueError: One is not; the message has the most similar name.
+        ValueError: A name is unknown; the message has the most similar name.
     """
     for name in names:
         if name not in known:

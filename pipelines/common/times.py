@@ -51,7 +51,7 @@ def check_time_type(kind: pa.DataType, name: str, key: str, where: str) -> None:
         where: The file.
 
     Raises:
-        PipelineError: It may not.
+        PipelineError: The type is of no times.
     """
     if not (_is_number(kind) or ticks_per_second(kind) or pa.types.is_null(kind)):
         raise PipelineError(

@@ -85,7 +85,7 @@ def check_passed(gates: Sequence[Mapping[str, Any]]) -> None:
         gates: What `decide` returns.
 
     Raises:
-        GateError: One did; the sentence names it with its number.
+        GateError: A gate failed; the sentence names it with its number.
     """
     failed = [
         f"`evaluation.gates[{index}]`: {subject(gate)} is {measured(gate)}, expected {limits(gate)}"

@@ -139,7 +139,7 @@ def check_gates(options: EvaluationOptions, tasks: Sequence[Task]) -> None:
     """Checks that gates name tasks, metrics and segments of the experiment.
 
     Raises:
-        ValueError: One does not; the message names the key and the most similar name.
+        ValueError: A name is unknown; the message names the key and the most similar name.
     """
     by_name = {task.name: task for task in tasks}
     for index, gate in enumerate(options.gates):
@@ -152,12 +152,12 @@ def check_slices(options: EvaluationOptions, tasks: Sequence[Task]) -> None:
     """Checks that slices have a task to be searched for, and are not made of its label.
 
     Raises:
-        ValueError: There is none, or they are; the message names the key.
+        ValueError: No task has probabilities, or a slice is made of a label; names the key.
     """
     if options.slices and not any(task.has_probabilities for task in tasks):
         raise ValueError(
             "`evaluation.slices` needs a task with probabilities, whose excess of logloss it "
-            "compares; the losses of all tasks are those of an order. Leave it out."
+            "compares; the losses of all tasks only see the order of the scores. Leave it out."
         )
     outcomes = {name for task in tasks for name in (task.label_column, task.mask) if name}
     for index, column in enumerate(options.searched([])):

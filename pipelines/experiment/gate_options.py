@@ -76,7 +76,7 @@ def check_gate(
         segments: The columns and pairs of `evaluation.segments`.
 
     Raises:
-        ValueError: It does not; the message names the key and the most similar name.
+        ValueError: A name is unknown; the message names the key and the most similar name.
     """
     known = [*_measured(gate), *(whole if gate.segment is None and gate.against is None else ())]
     known = of_task(task, known)

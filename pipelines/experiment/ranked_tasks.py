@@ -64,7 +64,7 @@ def check_comparable(
         counts: Requests with a positive and a negative, by task and split.
 
     Raises:
-        PipelineError: They have none.
+        PipelineError: No request has a positive and a negative.
     """
     for what, task, split in _comparisons(schema, monitor):
         if not counts[task][split]:

@@ -87,7 +87,7 @@ def check_made(made: Sequence[str], schema: Schema, names: Collection[str], wher
         where: The file or the folder.
 
     Raises:
-        PipelineError: One is missing.
+        PipelineError: A feature is missing.
     """
     used = {feature.name for feature in schema.features}
     missing = [name for name in made if name in used and name not in names]
@@ -101,7 +101,7 @@ def check_made(made: Sequence[str], schema: Schema, names: Collection[str], wher
 
 
 def check_nesting(key: str, name: str, kind: str, where: str) -> None:
-    """Checks that a column that a key names has one value per row; for segments, or a list.
+    """Checks that a column has one value per row; one of segments may have a list.
 
     Args:
         key: The key that names the column.
@@ -110,7 +110,7 @@ def check_nesting(key: str, name: str, kind: str, where: str) -> None:
         where: The file or the folder.
 
     Raises:
-        PipelineError: It has not.
+        PipelineError: The column has values of another kind.
     """
     outer, for_segments = kind.partition("<")[0], key.startswith(SEGMENTS)
     if outer in ("struct", "map") or (outer == "list" and not for_segments):

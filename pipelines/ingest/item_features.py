@@ -91,7 +91,7 @@ def check_key(options: ItemOptions, schema: Schema) -> None:
     """Checks that `data.items.key` names an id of the candidates.
 
     Raises:
-        ValueError: It does not.
+        ValueError: The key names no such id.
     """
     features = [f for f in schema.features if f.name == options.key]
     if (

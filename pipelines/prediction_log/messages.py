@@ -19,7 +19,7 @@ def parse(content: bytes) -> tuple[str, Any]:
     try:
         log = prediction_log_pb2.PredictionLog.FromString(content)
     except Exception:  # protobuf's own, which has no name in a declared dependency
-        raise UnreadableCall("it is no PredictionLog") from None
+        raise UnreadableCall("a record is no PredictionLog") from None
     kind = log.WhichOneof("log_type")
     if kind not in ("predict_log", "classify_log", "regress_log", "multi_inference_log"):
         raise UnreadableCall(f"a record of type {kind} is not supported")

@@ -83,7 +83,7 @@ def sampled_items(experiment: SequenceExperiment, counts: np.ndarray) -> Sampled
     """Returns the drawn items of `evaluation.sampled`, or None.
 
     Raises:
-        PipelineError: There are not so many items.
+        PipelineError: The catalogue has no more items than are drawn.
     """
     options = experiment.evaluation
     if options.sampled is None:

@@ -70,7 +70,7 @@ def check_same_rows(evaluations: Mapping[str, Evaluation]) -> None:
     Their data may differ in other columns.
 
     Raises:
-        PipelineError: They are not; the sentence says which runs differ in what.
+        PipelineError: The rows differ; the sentence says between which runs, and in what.
     """
     (name, first), *others = evaluations.items()
     for other, evaluation in others:

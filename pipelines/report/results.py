@@ -55,7 +55,7 @@ class Evaluation:
         """A metric of all rows of a task.
 
         Raises:
-            PipelineError: It is undefined on these rows.
+            PipelineError: The rows do not define the metric.
         """
         metrics = self.metrics["tasks"][task]
         value = {**metrics.get("own", {}), **metrics.get("at_k", {}), **metrics}.get(metric)

@@ -149,7 +149,7 @@ class Footers:
             return
         name = self.file_name(number)
         if size < 0:
-            raise PipelineError(f"{name} is gone since this step began. Put it back.")
+            raise PipelineError(f"{name} was removed while this step ran. Put it back.")
         # A file that was only touched or copied over itself has not changed.
         if size != self.sizes[number] or (
             _read(self.storage, relative).digest != self.digests[number].as_py()

@@ -61,7 +61,7 @@ def check_requests(split: DataSplit, request: str) -> None:
     A request may go on in the next file.
 
     Raises:
-        PipelineError: They do not, or a row has no request.
+        PipelineError: The rows of a request are in two places, or a row has no request.
     """
     log, footers = RequestLog(request, across_files=True), split.footers
     with Reader(footers, [request]) as reader:

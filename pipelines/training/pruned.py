@@ -151,9 +151,9 @@ def check_pruned(
     worst = max(float(np.abs(before[task] - after[task]).max(initial=0)) for task in before)
     if not worst <= TOLERANCE:
         raise PipelineError(
-            "The pruned model does not score like the whole one with zeros in the place of what is "
-            f"gone: a score of the rows of {rows.name!r} differs by {worst:.1e}; expected at "
-            f"most {TOLERANCE}."
+            "The pruned model does not score like the whole one with zeros in the place of the "
+            f"removed parts: a score of the rows of {rows.name!r} differs by {worst:.1e}; expected "
+            f"at most {TOLERANCE}."
         )
     return worst
 

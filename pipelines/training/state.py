@@ -128,7 +128,7 @@ class Saver:
         if state["shards"] != self.shards:
             raise PipelineError(
                 f"`training.shards`: the training in {self.checkpoints.folder} has "
-                f"{state['shards']}, and there would be {self.shards} now: as many as devices and "
+                f"{state['shards']}, and this one has {self.shards}: as many as devices and "
                 f"workers unless set. Set `training.shards = {state['shards']}` to go on, or give "
                 "the run another folder with --run-dir."
             )

@@ -129,7 +129,7 @@ def load_search(path: Path) -> LoadedSearch:
     """Reads and checks the file of a search.
 
     Raises:
-        PipelineError: It does not exist or is wrong, or its experiment is.
+        PipelineError: The file or its experiment does not exist or is wrong.
     """
     search = validated(Search, read_toml(path, "search"), str(path))
     ranges = {key: _range(path, key, value) for key, value in _joined(search.ranges)}

@@ -27,7 +27,7 @@ def ranked(trials: Sequence[Trial], objective: SearchObjective) -> list[Trial]:
     """The trials with a value, each settings once, the best first.
 
     Raises:
-        PipelineError: There is none.
+        PipelineError: No trial has a value.
     """
     once = {repr(trial.settings): trial for trial in reversed(trials) if trial.value is not None}
     if not once:

@@ -106,7 +106,7 @@ def test_penalty_schedule_resumes_to_the_bit(trainer: Trainer) -> None:
 def test_changed_shards_are_an_error(trainer: Trainer) -> None:
     """The places in the checkpoint are of shards that there are no more."""
     trainer(training__epochs=1, training__shards=2)
-    with pytest.raises(PipelineError, match=r"has 2, and there would be 1 .*shards = 2` to go on"):
+    with pytest.raises(PipelineError, match=r"has 2, and this one has 1: .*shards = 2` to go on"):
         trainer(training__epochs=2)
     trainer(training__epochs=2, training__shards=2)
     assert len(trainer.history) == 2
