@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.engines import LOCAL
+from pipelines.ingest.aggregates.add_aggregates import with_aggregates
 from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
-from pipelines.ingest.aggregates.batch import with_aggregates
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.table_files import read_parquet
 

@@ -42,7 +42,7 @@ from benchmarks.shared import command_line
 from pipelines.boards.influences import Influences
 from pipelines.common.artifacts import EXPERIMENT, fingerprint, write_json
 from pipelines.experiment.config import Experiment, load_experiment
-from pipelines.feed.counts import RequestCounts
+from pipelines.feed.request_counts import RequestCounts
 from pipelines.metrics.intervals import Influence, auc_influence
 from pipelines.pretraining.experiment import SequenceExperiment, load_sequence_experiment
 from pipelines.pretraining.sequence_steps import SequenceSteps

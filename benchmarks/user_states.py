@@ -26,7 +26,7 @@ from rich.table import Table
 from pipelines.common.artifacts import MANIFEST, write_json
 from pipelines.features import FittedFeatures
 from pipelines.features.vocabulary import VocabularyTransform
-from pipelines.pretraining.export import export_next_items
+from pipelines.pretraining.export_next_items import export_next_items
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import sasrec
 from recsys_attn.schema import RESERVED_IDS, Schema, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pipelines import metrics
-    from pipelines.calls.commands import evaluate, run, score, train
+    from pipelines.calls.main_commands import evaluate, run, score, train
 
 __all__ = ["evaluate", "metrics", "run", "score", "train"]
 
@@ -21,7 +21,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "metrics":
         return importlib.import_module("pipelines.metrics")
-    return getattr(importlib.import_module("pipelines.calls.commands"), name)
+    return getattr(importlib.import_module("pipelines.calls.main_commands"), name)
 
 
 def __dir__() -> list[str]:

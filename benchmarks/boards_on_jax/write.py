@@ -25,7 +25,7 @@ from pipelines.experiment.config import Experiment
 from pipelines.experiment.training_options import TrainingOptions
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed
-from pipelines.feed.counts import RequestCounts
+from pipelines.feed.request_counts import RequestCounts
 from pipelines.storage.dataset import DataSplit
 from pipelines.workflow.quiet_run import DATA_STEPS, run_quietly
 

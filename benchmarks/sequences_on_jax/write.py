@@ -25,8 +25,8 @@ from benchmarks.next_item_models import (
     unstable,
 )
 from pipelines.features import FittedFeatures
+from pipelines.pretraining.evaluated_histories import EvaluatedHistories, read_histories
 from pipelines.pretraining.experiment import SequenceExperiment, seen_by_model
-from pipelines.pretraining.histories import EvaluatedHistories, read_histories
 from pipelines.pretraining.schema import with_length
 from pipelines.pretraining.sequence_steps import SequenceSteps
 from pipelines.storage.dataset import DataSplit

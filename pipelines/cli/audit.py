@@ -39,7 +39,7 @@ def audit(
     """
     with reported():
         import_tensorflow()
-        from pipelines.exported.audit import audit_export
+        from pipelines.exported.audit_export import audit_export
         from pipelines.exported.labelled_rows import LabelledRows
 
         page = audit_export(export, LabelledRows(rows, request, group), output, CONSOLE, seed)

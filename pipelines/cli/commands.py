@@ -205,7 +205,7 @@ def score(
     if unseen and catalogue is None:
         raise click.UsageError("--unseen needs --catalogue; the candidates of rows are given.")
     with reported():
-        from pipelines.calls.commands import score as score_rows
+        from pipelines.calls.main_commands import score as score_rows
 
         count = score_rows(
             experiment,
@@ -321,7 +321,7 @@ def warmup_from_log(log: str, target: Path, requests: int, model: str | None, se
     """
     with reported():
         import_tensorflow()
-        from pipelines.prediction_log.warmup import warm_up_from_log
+        from pipelines.prediction_log.warmup_from_log import warm_up_from_log
 
         written = warm_up_from_log(log, target, requests, model, seed)
         CONSOLE.print(

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.distributions.compare import compare_feature
-from pipelines.distributions.counts import NOTHING, Counts
-from pipelines.distributions.probability import chi_squared, kolmogorov_smirnov
+from pipelines.distributions.compare_statistics import compare_feature
+from pipelines.distributions.p_values import chi_squared, kolmogorov_smirnov
 from pipelines.distributions.statistics import Statistics
+from pipelines.distributions.value_counts import NOTHING, Counts
 from pipelines.features import FittedFeatures
 from recsys_attn.schema import Feature
 

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.distributions.counts import NOTHING, Counts, number_keys
+from pipelines.distributions.value_counts import NOTHING, Counts, number_keys
 from pipelines.features import FittedFeatures
-from pipelines.features.base import finite_numbers
 from pipelines.features.fitted import raw_column
+from pipelines.features.graph_transform import finite_numbers
 from pipelines.storage.dataset import open_parquet
 from recsys_attn.id_transforms import Age, Hash, OwnTransform, Quantile
 from recsys_attn.schema import (

@@ -12,7 +12,7 @@ from pipelines.evaluation.row_cuts import Cut
 from pipelines.experiment.gate_options import GateOptions
 from pipelines.report.compared_models import Side, check_same_rows
 from pipelines.report.comparison import TaskComparison
-from pipelines.report.gates import FAILED, PASSED, UNDECIDED, limits, measured, subject
+from pipelines.report.gate_words import FAILED, PASSED, UNDECIDED, limits, measured, subject
 from pipelines.report.results import Evaluation
 
 

@@ -16,7 +16,7 @@ from pipelines.audit.maps import EventShares
 from pipelines.audit.recorder import AttentionRecord
 from pipelines.common.missing import MISSING
 from pipelines.export.raw_inputs import Raw
-from pipelines.exported.model import ExportedModel
+from pipelines.exported.exported_model import ExportedModel
 from pipelines.storage.request_rows import request_starts
 from recsys_attn.models.attention_places import AttentionPlace
 from recsys_attn.schema import Schema, is_age

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from pipelines.features.base import (
+from pipelines.features.graph_transform import (
     GraphFunction,
     apply_graph,
     finite_numbers,

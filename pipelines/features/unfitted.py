@@ -9,7 +9,12 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from pipelines.features.base import GraphFunction, GraphTransform, apply_graph, is_missing_tensor
+from pipelines.features.graph_transform import (
+    GraphFunction,
+    GraphTransform,
+    apply_graph,
+    is_missing_tensor,
+)
 from pipelines.features.transforms import TRANSFORMS
 from recsys_attn.schema import PADDING_ID, RESERVED_IDS
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import tensorflow as tf
 
 from pipelines.common.missing import MISSING_INT, is_missing
-from pipelines.features.base import (
+from pipelines.features.graph_transform import (
     GraphFunction,
     apply_distinct,
     apply_graph,

@@ -15,10 +15,10 @@ from pipelines.features import FittedFeatures
 from pipelines.feed.batch import BATCH_REQUESTS, PADDED_CANDIDATES, Batch, BatchSize, assemble
 from pipelines.feed.batch_layout import Layout
 from pipelines.feed.chunk import Chunk, own_request
-from pipelines.feed.counts import RequestCounts
 from pipelines.feed.negatives import Negatives
 from pipelines.feed.order import SHUFFLE_ROWS, START, Order, Position, ShardPosition
 from pipelines.feed.prefetch import Prefetcher
+from pipelines.feed.request_counts import RequestCounts
 from pipelines.feed.shard import Shard, ShardBatch
 from pipelines.storage.dataset import DataSplit, Reader
 

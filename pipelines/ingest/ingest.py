@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from pipelines.common.errors import PipelineError
 from pipelines.engines import LOCAL, Engine
-from pipelines.ingest.aggregates import state as aggregates_state
-from pipelines.ingest.aggregates.batch import with_aggregates
+from pipelines.ingest.aggregates import aggregate_state
+from pipelines.ingest.aggregates.add_aggregates import with_aggregates
 from pipelines.ingest.column_checks import check_columns
 from pipelines.ingest.context import check_context
 from pipelines.ingest.data_options import DataOptions
@@ -77,7 +77,7 @@ def ingest(
     with tempfile.TemporaryDirectory(prefix=".made-", dir=out) as folder:
         if options.aggregates:
             source, state = with_aggregates(source, options.aggregates, engine, Path(folder))
-            state.save(out / aggregates_state.FOLDER)
+            state.save(out / aggregate_state.FOLDER)
         if options.histories:
             source = _with_histories(source, options)
         return _write(source, options, schema, seed, out, progress, items)

@@ -8,7 +8,7 @@ import numpy as np
 
 from pipelines.features import FittedFeatures
 from pipelines.prediction_log.decode import LoggedRequests
-from pipelines.prediction_log.log import LoggedCall
+from pipelines.prediction_log.log_folder import LoggedCall
 from pipelines.scoring.scorer import Scorer
 from recsys_attn.models import RankingModel
 

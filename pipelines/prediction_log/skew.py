@@ -21,13 +21,18 @@ from pipelines.common.artifacts import (
 )
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
-from pipelines.distributions.compare import compare_feature, compare_task, flagged, label_rate
-from pipelines.distributions.counts import NOTHING, Counts
+from pipelines.distributions.compare_statistics import (
+    compare_feature,
+    compare_task,
+    flagged,
+    label_rate,
+)
 from pipelines.distributions.reference import of_split
 from pipelines.distributions.statistics import Statistics, merge, of_scores
+from pipelines.distributions.value_counts import NOTHING, Counts
 from pipelines.export.file_list import versions_in
 from pipelines.features import FittedFeatures
-from pipelines.prediction_log.log import COLUMNS, LogFolder, as_utc
+from pipelines.prediction_log.log_folder import COLUMNS, LogFolder, as_utc
 from pipelines.prediction_log.recompute import recompute
 from pipelines.prediction_log.summary import LogSummary, Period, summarise_log
 from pipelines.storage.dataset import DataSplit

@@ -13,7 +13,7 @@ from pipelines.distributions.statistics import Statistics, merge, of_features, o
 from pipelines.features import FittedFeatures
 from pipelines.prediction_log.bottom_k import BottomK
 from pipelines.prediction_log.decode import LoggedRequests, decode
-from pipelines.prediction_log.log import LoggedCall
+from pipelines.prediction_log.log_folder import LoggedCall
 from pipelines.prediction_log.messages import UnreadableCall
 
 Period = Literal["day", "hour"]

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.metrics.next_items import ABSENT, NextItems, best, target_places
-from pipelines.pretraining.histories import EvaluatedHistories
+from pipelines.pretraining.evaluated_histories import EvaluatedHistories
 from pipelines.pretraining.sampled import SampledItems
 from pipelines.training.stopping import diverged
 from recsys_attn.models import SequenceModel

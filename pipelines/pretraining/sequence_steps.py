@@ -14,16 +14,16 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL, Engine
 from pipelines.features import FittedFeatures
-from pipelines.ingest.events.ingest import ingest_events
-from pipelines.pretraining.evaluate import evaluate, print_results
+from pipelines.ingest.events.ingest_events import ingest_events
+from pipelines.pretraining.evaluate_next_items import evaluate, print_results
 from pipelines.pretraining.experiment import (
     SequenceExperiment,
     check_experiment,
     load_sequence_experiment,
 )
-from pipelines.pretraining.export import export_next_items
+from pipelines.pretraining.export_next_items import export_next_items
 from pipelines.pretraining.schema import schema_of
-from pipelines.pretraining.train import train_sequences
+from pipelines.pretraining.train_sequences import train_sequences
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.load import load_sequence_model
 from pipelines.workflow.run_steps import RunSteps

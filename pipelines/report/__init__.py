@@ -3,7 +3,7 @@
 from pipelines.report.against import compared
 from pipelines.report.console import print_evaluation
 from pipelines.report.html import ReportPage, write_report
-from pipelines.report.skew import print_skew, write_skew_report
+from pipelines.report.skew_report import print_skew, write_skew_report
 
 __all__ = [
     "ReportPage",

@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from pipelines.report.against import verdicts
 from pipelines.report.attention_words import print_attention
-from pipelines.report.gates import print_gates
+from pipelines.report.gate_words import print_gates
 from pipelines.report.metric_tables import print_metrics
 from pipelines.report.segment_tables import print_segments
 from pipelines.report.slice_tables import print_slices

@@ -9,10 +9,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipelines.common.artifacts import atomic_file
 from pipelines.metrics import AT_K, METRICS
-from pipelines.report import attention_words, palette, plots, relevance
+from pipelines.report import attention_words, palette, plots, relevance_section
 from pipelines.report.attention_plots import attention_pictures
 from pipelines.report.data import drifted, machine_text, moved, pictures_of_drift, took
-from pipelines.report.gates import limits, measured, subject
+from pipelines.report.gate_words import limits, measured, subject
 from pipelines.report.metric_tables import ordered, own_names, places
 from pipelines.report.numbers import below, count, decimal, percent, ratio
 from pipelines.report.results import Evaluation
@@ -105,8 +105,8 @@ def environment(*folders: Path) -> Environment:
     templates.globals.update(light=palette.LIGHT, dark=palette.DARK)
     templates.globals.update(below=below, ordered=ordered, places=places, ratio=ratio)
     templates.globals.update(limits=limits, measured=measured, subject=subject)
-    templates.globals.update(agreement=relevance.agreement, methods=relevance.NAMES)
-    templates.globals.update(verdict=relevance.verdict, units_of=relevance.titled)
+    templates.globals.update(agreement=relevance_section.agreement, methods=relevance_section.NAMES)
+    templates.globals.update(verdict=relevance_section.verdict, units_of=relevance_section.titled)
     templates.globals.update(judged=judged, mark=mark, signed=signed, titled=titled)
     templates.globals.update(shown_in_segments=shown_in_segments)
     templates.globals.update(drifted=drifted, machine_text=machine_text, moved=moved, took=took)
@@ -136,13 +136,13 @@ def _pictures(evaluation: Evaluation, task: str) -> dict[str, plots.Picture]:
     if any(entry["auc"] for entry in metrics.get("importance", ())):
         pictures["Importance"] = plots.importance(metrics["importance"])
     if "relevance" in metrics:
-        pictures |= relevance.pictures(metrics["relevance"])
+        pictures |= relevance_section.pictures(metrics["relevance"])
     return pictures
 
 
 def hint(title: str) -> str:
     """The line below a picture."""
-    return HINTS.get(title) or attention_words.hint(title) or relevance.hint(title)
+    return HINTS.get(title) or attention_words.hint(title) or relevance_section.hint(title)
 
 
 def _of_attention(evaluation: Evaluation) -> dict[str, plots.Picture]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pipelines.engines import Engine
 from pipelines.feed import Feed
 from pipelines.feed.chunk import labels_of
-from pipelines.scoring.batch import Load
+from pipelines.scoring.score_files import Load
 from pipelines.scoring.scorer import Scorer, Scores, concatenated
 from pipelines.storage.dataset import Reader
 from pipelines.storage.footers import Footers

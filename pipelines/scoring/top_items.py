@@ -19,8 +19,8 @@ from pipelines.engines import LOCAL, Engine
 from pipelines.features import FittedFeatures
 from pipelines.ingest.context import check_context
 from pipelines.ingest.table_checks import check_table
-from pipelines.scoring.batch import Load, open_source
 from pipelines.scoring.catalogue_ranking import CatalogueRanking
+from pipelines.scoring.score_files import Load, open_source
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import Reader
 from pipelines.storage.filesystem import Where

@@ -36,12 +36,12 @@ from pipelines.training.optimizer import LearningRate, make_optimizer
 from pipelines.training.pruned import check_pruned, pruned
 from pipelines.training.replica_step import replica_feeds
 from pipelines.training.reporter import TrainingReporter
-from pipelines.training.state import Saver, saved_tower
 from pipelines.training.step import TrainStep
 from pipelines.training.task_weights import make_task_weights
 from pipelines.training.teacher import Teacher, load_teacher
 from pipelines.training.tower_mode import TowerMode, TowerTuner
 from pipelines.training.trainer import Trainer
+from pipelines.training.training_state import Saver, saved_tower
 from pipelines.training.validation import Validation
 from pipelines.training.warm_start import WarmStart
 from pipelines.training.workers import Workers, find_workers

@@ -17,8 +17,8 @@ from pipelines.training.history import History
 from pipelines.training.optimizer import LearningRate
 from pipelines.training.replica_step import ReplicaStep, StepResult
 from pipelines.training.reporter import EpochReporter
-from pipelines.training.state import Saver, TrainingProgress
 from pipelines.training.stopping import StopRequest, diverged, stop_request
+from pipelines.training.training_state import Saver, TrainingProgress
 from pipelines.training.workers import Workers
 
 Metrics = dict[str, Any]

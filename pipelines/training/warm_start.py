@@ -23,7 +23,7 @@ from pipelines.features.vocabulary import VocabularyTransform
 from pipelines.training.checkpoint import Checkpoint, Checkpoints
 from pipelines.training.load import MODEL_FILE
 from pipelines.training.optimizer import kind_of
-from pipelines.training.state import TASK_WEIGHTS, Saver
+from pipelines.training.training_state import TASK_WEIGHTS, Saver
 from recsys_attn.attention.gates import HardConcrete
 from recsys_attn.embedding_tables import Table, plan_tables
 from recsys_attn.layer import layers_in

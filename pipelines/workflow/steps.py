@@ -29,7 +29,7 @@ from pipelines.export.small_weights import shrink
 from pipelines.features import FittedFeatures
 from pipelines.feed.chunk import own_request
 from pipelines.ingest import ingest
-from pipelines.ingest.aggregates import state as aggregates_state
+from pipelines.ingest.aggregates import aggregate_state
 from pipelines.ingest.column_checks import check_nesting
 from pipelines.ingest.item_features import check_covered
 from pipelines.prediction_log.skew import (
@@ -40,8 +40,8 @@ from pipelines.prediction_log.skew import (
     save_skew,
 )
 from pipelines.report import print_evaluation, print_skew, write_report, write_skew_report
-from pipelines.scoring.batch import Load, score
 from pipelines.scoring.labelled import Scorers
+from pipelines.scoring.score_files import Load, score
 from pipelines.storage.columns import require_column
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Where
@@ -207,7 +207,7 @@ class Steps(RunSteps):
             self.request,
             DataSplit(data / "test"),
             self.experiment.export,
-            data / aggregates_state.FOLDER if self.experiment.data.aggregates else None,
+            data / aggregate_state.FOLDER if self.experiment.data.aggregates else None,
         )
         return {**summary, **stored}
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pipelines.common.artifacts import MANIFEST, write_json
 from pipelines.features import FittedFeatures
 from pipelines.features.vocabulary import VocabularyTransform
-from pipelines.pretraining.export import export_next_items
+from pipelines.pretraining.export_next_items import export_next_items
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import SequenceModel, sasrec
 from recsys_attn.schema import RESERVED_IDS, Schema, Sequence

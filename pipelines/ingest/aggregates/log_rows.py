@@ -11,7 +11,7 @@ import pyarrow as pa
 from pipelines.common.arrow_kinds import is_number
 from pipelines.common.errors import PipelineError
 from pipelines.common.times import is_text, to_tick
-from pipelines.ingest.aggregates.state import AggregateState
+from pipelines.ingest.aggregates.aggregate_state import AggregateState
 from pipelines.storage.columns import require_column
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.ingest.aggregates.aggregate_state import AggregateState
 from pipelines.ingest.aggregates.log_rows import read_rows, read_time
-from pipelines.ingest.aggregates.state import AggregateState
 
 _RECENT = 65_536  # events between two merges into the sorted state
 

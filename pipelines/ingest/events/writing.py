@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from pipelines.ingest.events.buckets import Buckets
 from pipelines.ingest.events.event_options import COUNT, EventOptions
-from pipelines.ingest.events.sequences import Sequences
+from pipelines.ingest.events.user_sequences import Sequences
 from pipelines.ingest.source import SPLITS
 from pipelines.ingest.writer import SplitWriter
 

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from pipelines.distributions import statistics as module
-from pipelines.distributions.counts import NOTHING, Counts, key_numbers
 from pipelines.distributions.reference import of_split
 from pipelines.distributions.statistics import (
     Statistics,
@@ -19,6 +18,7 @@ from pipelines.distributions.statistics import (
     save,
     value_bins,
 )
+from pipelines.distributions.value_counts import NOTHING, Counts, key_numbers
 from pipelines.features import FittedFeatures
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.schema import Categorical, Schema, Task, is_listed

@@ -14,7 +14,7 @@ from pipelines.evaluation.gates import check_passed, check_segments, decide, oth
 from pipelines.evaluation.row_cuts import cut
 from pipelines.experiment.gate_options import GateOptions
 from pipelines.metrics import auc_difference
-from pipelines.report.gates import print_gates, subject
+from pipelines.report.gate_words import print_gates, subject
 from pipelines.report.results import Evaluation
 from tests.pipelines.report.noisy import scored
 

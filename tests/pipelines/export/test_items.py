@@ -19,7 +19,7 @@ from pipelines.export.export import export
 from pipelines.export.parity import check_parity, sample_requests
 from pipelines.export.raw_inputs import raw_rows
 from pipelines.features import FittedFeatures
-from pipelines.scoring.batch import score
+from pipelines.scoring.score_files import score
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import mlp

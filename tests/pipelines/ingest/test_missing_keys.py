@@ -9,8 +9,8 @@ from pipelines.common.missing import MISSING_INT
 from pipelines.engines import LOCAL
 from pipelines.evaluation.evaluated_rows import EvaluatedRows
 from pipelines.experiment.evaluation_options import EvaluationOptions
+from pipelines.ingest.aggregates.add_aggregates import with_aggregates
 from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
-from pipelines.ingest.aggregates.batch import with_aggregates
 from pipelines.ingest.aggregates.online import Aggregates
 from pipelines.ingest.source import ALL, Source, SourceFile
 from pipelines.ingest.split_options import SplitOptions

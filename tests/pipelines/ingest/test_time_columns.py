@@ -10,7 +10,7 @@ from rich.console import Console
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.ingest.events.event_options import EventOptions
-from pipelines.ingest.events.ingest import ingest_events
+from pipelines.ingest.events.ingest_events import ingest_events
 from tests.pipelines.ingest.files import read_all, read_split, run, write_parquet
 
 ROWS = 61

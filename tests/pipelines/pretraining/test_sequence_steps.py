@@ -13,8 +13,8 @@ import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.engines import LocalEngine
-from pipelines.pretraining.evaluate import ITEM_ITEM, POPULARITY
-from pipelines.pretraining.histories import EvaluatedHistories, read_histories
+from pipelines.pretraining.evaluate_next_items import ITEM_ITEM, POPULARITY
+from pipelines.pretraining.evaluated_histories import EvaluatedHistories, read_histories
 from pipelines.pretraining.item_ranking import ModelScores
 from pipelines.pretraining.schema import with_length
 from pipelines.pretraining.sequence_steps import load_sequence_model

@@ -16,8 +16,8 @@ from pipelines.storage.dataset import DataSplit
 from pipelines.training import build_model
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.optimizer import make_optimizer
-from pipelines.training.state import Saver
 from pipelines.training.tower_mode import TowerMode
+from pipelines.training.training_state import Saver
 from pipelines.training.warm_start import WarmStart, same_ids
 from pipelines.workflow.steps import Steps
 from recsys_attn.embedding_tables import plan_tables

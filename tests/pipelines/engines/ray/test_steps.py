@@ -13,10 +13,10 @@ from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL, Engine, choose_engine
 from pipelines.features import fit_split
 from pipelines.feed import Feed
+from pipelines.ingest.aggregates.add_aggregates import with_aggregates
 from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
-from pipelines.ingest.aggregates.batch import with_aggregates
-from pipelines.scoring.batch import score
 from pipelines.scoring.labelled import Scorers, score_split
+from pipelines.scoring.score_files import score
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.load import load_trained

@@ -6,8 +6,8 @@ from pydantic import ValidationError
 
 from pipelines.common.errors import PipelineError
 from pipelines.engines import LOCAL
+from pipelines.ingest.aggregates.add_aggregates import with_aggregates
 from pipelines.ingest.aggregates.aggregate_options import AggregateOptions, check_aggregates
-from pipelines.ingest.aggregates.batch import with_aggregates
 from tests.pipelines.ingest.aggregates.events import source, table
 
 COUNT = {"name": "clicks", "kind": "count", "by": "user", "time": "time"}

@@ -9,11 +9,11 @@ import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.engines import LOCAL
-from pipelines.ingest.aggregates import batch
+from pipelines.ingest.aggregates import add_aggregates
+from pipelines.ingest.aggregates.add_aggregates import with_aggregates
 from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
-from pipelines.ingest.aggregates.batch import with_aggregates
+from pipelines.ingest.aggregates.aggregate_state import AggregateState
 from pipelines.ingest.aggregates.online import Aggregates
-from pipelines.ingest.aggregates.state import AggregateState
 from tests.pipelines.ingest.aggregates.events import definitions, source, table
 
 NAMES = [aggregate.name for aggregate in definitions()]
@@ -39,7 +39,7 @@ def _replayed(store: Aggregates, rows: list[dict], expected: list[dict]) -> None
 @pytest.mark.parametrize("start", [0, 11, 20])
 def test_store_continues_the_batch_to_the_bit(tmp_path, monkeypatch, start: int) -> None:
     monkeypatch.setattr("pipelines.ingest.aggregates.online._RECENT", 37)
-    monkeypatch.setattr(batch, "RANGE_ROWS", 29)
+    monkeypatch.setattr(add_aggregates, "RANGE_ROWS", 29)
     rows = table(seed=start)
     expected, whole = _batch(tmp_path / "whole", rows)
     times = rows["time"].to_numpy()

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from pipelines.common.progress import Progress
 from pipelines.ingest.events.event_options import EventOptions
-from pipelines.ingest.events.ingest import ITEM_COUNTS, ingest_events
+from pipelines.ingest.events.ingest_events import ITEM_COUNTS, ingest_events
 from pipelines.ingest.source import SPLITS
 from tests.pipelines.ingest.files import read_split
 

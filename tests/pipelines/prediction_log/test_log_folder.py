@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.common.errors import PipelineError
-from pipelines.prediction_log.log import LogFolder
+from pipelines.prediction_log.log_folder import LogFolder
 from serving.observability.prediction_log.log_files import LogFiles, Row
 from tests.support import shop
 

@@ -21,8 +21,8 @@ from pipelines.evaluation.evaluated_rows import group_numbers, sampled_requests
 from pipelines.evaluation.importance import permutation_importance
 from pipelines.evaluation.pairs import number_of_passes, pair_interactions
 from pipelines.exported.explanations import explanations
+from pipelines.exported.exported_model import ExportedModel
 from pipelines.exported.labelled_rows import LabelledRows
-from pipelines.exported.model import ExportedModel
 from pipelines.metrics import task_metrics
 from pipelines.metrics.intervals import cluster_codes
 from pipelines.report.console import print_evaluation

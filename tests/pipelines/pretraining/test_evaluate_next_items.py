@@ -11,7 +11,12 @@ import pytest
 from rich.console import Console
 
 from pipelines.common.errors import PipelineError
-from pipelines.pretraining.evaluate import ITEM_ITEM, POPULARITY, print_results, sampled_items
+from pipelines.pretraining.evaluate_next_items import (
+    ITEM_ITEM,
+    POPULARITY,
+    print_results,
+    sampled_items,
+)
 from recsys_attn.schema import RESERVED_IDS
 from tests.pipelines.pretraining.small_log import load
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
-from pipelines.scoring.batch import score
+from pipelines.scoring.score_files import score
 from pipelines.scoring.scorer import Scorer
 from tests.support import shop
 

@@ -17,8 +17,8 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.common.times import shown_time
 from pipelines.ingest.events.buckets import Buckets
+from pipelines.ingest.events.event_log import EventLog
 from pipelines.ingest.events.event_options import COUNT, EventOptions
-from pipelines.ingest.events.log import EventLog
 from pipelines.ingest.events.writing import ItemCounts, Written, write_sequences
 from pipelines.ingest.source import SPLITS
 from pipelines.ingest.split_options import cuts

@@ -1,6 +1,6 @@
 """The progress of a training as plain data."""
 
-from pipelines.training.state import TrainingProgress
+from pipelines.training.training_state import TrainingProgress
 
 
 def test_upgraded_packages_list_all_versions() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipelines.distributions.counts import Counts, key_numbers, number_keys
+from pipelines.distributions.value_counts import Counts, key_numbers, number_keys
 
 RNG = np.random.default_rng(5)
 VALUES = {

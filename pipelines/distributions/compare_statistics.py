@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.distributions.counts import NOTHING, Counts, key_numbers
 from pipelines.distributions.distance import chance, jensen_shannon, judge, psi
 from pipelines.distributions.statistics import UNKNOWN_BIN, Statistics, bin_name
+from pipelines.distributions.value_counts import NOTHING, Counts, key_numbers
 from pipelines.features import FittedFeatures
 from recsys_attn.id_transforms import Vocabulary
 from recsys_attn.schema import Feature

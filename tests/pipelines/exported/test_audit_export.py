@@ -18,7 +18,7 @@ from pipelines.audit.attention import audit_attention
 from pipelines.audit.experts import audited_gates
 from pipelines.common.errors import PipelineError
 from pipelines.evaluation.importance import permutation_importance
-from pipelines.exported.audit import audit_export
+from pipelines.exported.audit_export import audit_export
 from pipelines.exported.labelled_rows import LabelledRows
 from pipelines.features import FittedFeatures
 from pipelines.feed.chunk import transform

@@ -21,10 +21,10 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.times import to_ticks
 from pipelines.engines.base import Engine
 from pipelines.ingest.aggregates.aggregate_options import AggregateOptions, check_aggregates
+from pipelines.ingest.aggregates.aggregate_state import AggregateState, adds
 from pipelines.ingest.aggregates.measures import PARTS
 from pipelines.ingest.aggregates.past import Past
 from pipelines.ingest.aggregates.spill import Spill, read_range
-from pipelines.ingest.aggregates.state import AggregateState, adds
 from pipelines.ingest.source import Columns, Source, SourceFile
 from pipelines.ingest.splitter import file_chunks, request_runs
 from pipelines.storage.columns import require_column

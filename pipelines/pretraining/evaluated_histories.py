@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pipelines.features import FittedFeatures
 from pipelines.features.fitted import raw_column
 from pipelines.features.lists import flatten_list, pad_last
-from pipelines.ingest.events.ingest import ITEM_COUNTS
+from pipelines.ingest.events.ingest_events import ITEM_COUNTS
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.schema import PADDING_ID
 

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from pipelines.distributions.counts import Counts
+from pipelines.distributions.value_counts import Counts
 
 _EXPECTED = 5  # rows of a bin; below, chi-squared is no longer the distribution
 

@@ -6,9 +6,9 @@ import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.ingest import table_files
-from pipelines.ingest.events import log
+from pipelines.ingest.events import event_log
+from pipelines.ingest.events.event_log import EventLog
 from pipelines.ingest.events.event_options import EventOptions
-from pipelines.ingest.events.log import EventLog
 from tests.pipelines.ingest.events.logs import NAMES, random_log, write
 
 
@@ -17,7 +17,7 @@ def _log(path, **options):
 
 
 def test_blocks_are_the_events_with_a_user_and_an_item_in_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(log, "BLOCK", 31)
+    monkeypatch.setattr(event_log, "BLOCK", 31)
     monkeypatch.setattr(table_files, "CHUNK_ROWS", 29)
     table = random_log()
     path = write(tmp_path / "in.parquet", table)
@@ -117,10 +117,10 @@ def test_ids_of_two_types(first, second, expected, tmp_path):
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64()], ids=str)
 def test_the_first_and_the_last_second_are_read(kind, tmp_path):
-    times = pa.array(log.SECONDS, pa.int64()).cast(kind)
+    times = pa.array(event_log.SECONDS, pa.int64()).cast(kind)
     table = pa.table({"who": [2, 2], "film": [3, 3], "at": times})
     (block,) = _log(write(tmp_path / "in.parquet", table)).blocks()
-    assert block.events["at"].to_pylist() == [*log.SECONDS]
+    assert block.events["at"].to_pylist() == [*event_log.SECONDS]
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.common.times import shown_time
 from pipelines.ingest import table_files
-from pipelines.ingest.events import buckets, log
+from pipelines.ingest.events import buckets, event_log
 from pipelines.ingest.events.buckets import user_hashes
 from pipelines.ingest.events.event_options import EventOptions
-from pipelines.ingest.events.ingest import ingest_events
+from pipelines.ingest.events.ingest_events import ingest_events
 from tests.pipelines.ingest.events.logs import (
     NAMES,
     random_log,
@@ -88,7 +88,7 @@ def test_the_result_depends_neither_on_the_buckets_nor_on_the_files(tmp_path, mo
     expected = run(path, tmp_path / "one", **options)
     assert not list((tmp_path / "one").glob(".*"))  # the buckets are gone
     monkeypatch.setattr(buckets, "BUCKET", 11)
-    monkeypatch.setattr(log, "BLOCK", 13)
+    monkeypatch.setattr(event_log, "BLOCK", 13)
     monkeypatch.setattr(table_files, "CHUNK_ROWS", 5)
     for number, (first, length) in enumerate([(0, 101), (101, 1), (102, 397)]):
         part = table.slice(first, length)

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.features import FittedFeatures
-from pipelines.pretraining import histories
-from pipelines.pretraining.histories import ABSENT, read_histories, read_items
+from pipelines.pretraining import evaluated_histories
+from pipelines.pretraining.evaluated_histories import ABSENT, read_histories, read_items
 from pipelines.pretraining.schema import with_length
 from pipelines.storage.dataset import DataSplit
 from tests.pipelines.pretraining.small_log import LENGTH
@@ -66,7 +66,7 @@ def test_items_are_those_of_whole_rows(
     size: int, finished: Path, fitted: FittedFeatures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also the events that the model does not see; blocks have few ids, or one row."""
-    monkeypatch.setattr(histories, "IDS", size)
+    monkeypatch.setattr(evaluated_histories, "IDS", size)
     vocabulary: Any = fitted.transform_of("film")
     ids = {value: 2 + n for n, value in enumerate(vocabulary.values.to_pylist())}
     rows = pq.read_table(finished / "run" / "data" / "train")["film"].to_pylist()

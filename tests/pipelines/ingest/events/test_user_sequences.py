@@ -3,9 +3,9 @@
 import numpy as np
 import pyarrow as pa
 
-from pipelines.ingest.events import sequences
+from pipelines.ingest.events import user_sequences
 from pipelines.ingest.events.event_options import EventOptions
-from pipelines.ingest.events.sequences import Sequences
+from pipelines.ingest.events.user_sequences import Sequences
 from tests.pipelines.ingest.events.logs import NAMES, random_log
 
 
@@ -72,7 +72,9 @@ def test_a_session_that_returns_keeps_its_number():
 
 
 def test_users_of_one_hash_stay_apart(monkeypatch):
-    monkeypatch.setattr(sequences, "user_hashes", lambda users: np.zeros(len(users), np.uint64))
+    monkeypatch.setattr(
+        user_sequences, "user_hashes", lambda users: np.zeros(len(users), np.uint64)
+    )
     events = pa.table({"who": ["b", "a", "b", "a"], "film": [2, 3, 5, 7], "at": [1, 2, 3, 4]})
     users = _sequences(events)
     assert users.rows(users.counts).select(["who", "film"]).to_pylist() == [

@@ -11,13 +11,13 @@ import keras
 from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
 from pipelines.feed import Feed, Layout
+from pipelines.pretraining.evaluated_histories import item_counts, read_histories
 from pipelines.pretraining.experiment import (
     SequenceExperiment,
     build_objectives,
     build_sequence_model,
     seen_by_model,
 )
-from pipelines.pretraining.histories import item_counts, read_histories
 from pipelines.pretraining.item_ranking import ModelScores, rank, rows_at_once
 from pipelines.pretraining.schema import with_length
 from pipelines.pretraining.sequence_options import SequenceTraining
@@ -27,10 +27,10 @@ from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.optimizer import LearningRate, make_optimizer
 from pipelines.training.replica_step import replica_feeds
 from pipelines.training.reporter import EpochReporter
-from pipelines.training.state import Saver
 from pipelines.training.tower_mode import TowerMode
 from pipelines.training.train import OutputPaths, TrainingData, TrainingResult
 from pipelines.training.trainer import Trainer
+from pipelines.training.training_state import Saver
 from pipelines.training.workers import find_workers
 from recsys_attn.models import SequenceModel
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pipelines.distributions.counts import Counts
-from pipelines.distributions.probability import chi_squared, exceeded, kolmogorov_smirnov
+from pipelines.distributions.p_values import chi_squared, exceeded, kolmogorov_smirnov
+from pipelines.distributions.value_counts import Counts
 
 RNG = np.random.default_rng(8)
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from pipelines.engines import LOCAL
-from pipelines.ingest.aggregates import batch
+from pipelines.ingest.aggregates import add_aggregates
+from pipelines.ingest.aggregates.add_aggregates import with_aggregates
 from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
-from pipelines.ingest.aggregates.batch import with_aggregates
 from pipelines.ingest.aggregates.measures import Codes
 from tests.pipelines.ingest.aggregates.events import definitions, slow, source, table
 
@@ -26,8 +26,8 @@ def made(folder: Path, found, aggregates) -> pa.Table:
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("request_column", ["request", None])
 def test_equal_to_the_definition(tmp_path, monkeypatch, seed, request_column) -> None:
-    monkeypatch.setattr(batch, "RANGE_ROWS", 29)
-    monkeypatch.setattr(batch, "_SAMPLED", 3)
+    monkeypatch.setattr(add_aggregates, "RANGE_ROWS", 29)
+    monkeypatch.setattr(add_aggregates, "_SAMPLED", 3)
     rows = table(seed=seed)
     cut = 83 if request_column is None else int(np.flatnonzero(np.diff(rows["request"]))[41]) + 1
     files = source(rows[:cut], rows[:0], rows[cut:], request=request_column)

@@ -18,6 +18,7 @@ from pipelines.features import FittedFeatures
 from pipelines.features.graph import raw_dtype
 from pipelines.features.vocabulary import VocabularyTransform
 from pipelines.metrics.next_items import best
+from pipelines.pretraining.evaluated_histories import EvaluatedHistories
 from pipelines.pretraining.export_module import (
     CANDIDATES,
     EXCLUDE,
@@ -28,7 +29,6 @@ from pipelines.pretraining.export_module import (
     inputs_of,
     without_unread_ages,
 )
-from pipelines.pretraining.histories import EvaluatedHistories
 from pipelines.pretraining.item_ranking import ModelScores
 from pipelines.pretraining.state_module import (
     RANK_FROM_STATE,

@@ -12,9 +12,9 @@ from tensorflow_serving.apis import prediction_log_pb2
 from pipelines.common.artifacts import MANIFEST, read_json
 from pipelines.common.errors import PipelineError
 from pipelines.export.warmup import WARMUP_FILE
-from pipelines.prediction_log.log import LogFolder
+from pipelines.prediction_log.log_folder import LogFolder
 from pipelines.prediction_log.messages import batch_shape, parse
-from pipelines.prediction_log.warmup import Stratum, quotas, warm_up_from_log
+from pipelines.prediction_log.warmup_from_log import Stratum, quotas, warm_up_from_log
 from pipelines.workflow.steps import Steps
 from serving.inference.service import replay
 from serving.models.completeness import check_folder

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.report import relevance
+from pipelines.report import relevance_section
 from pipelines.report.html import write_report
 from tests.pipelines.report import folders, pages
 
@@ -102,8 +102,8 @@ def test_each_kind_has_a_picture_of_shares_and_of_deletion(page):
 def test_no_effect_has_no_picture():
     still = kind(["item"], verdict(None), gradient_times_input=None)
     still["shares"]["leave_one_out"] = [0.0]
-    assert relevance.pictures({"kinds": {"fields": still}}) == {}
-    assert "changes too few scores" in relevance.verdict("fields", still)
+    assert relevance_section.pictures({"kinds": {"fields": still}}) == {}
+    assert "changes too few scores" in relevance_section.verdict("fields", still)
 
 
 @pytest.mark.parametrize(
@@ -117,5 +117,5 @@ def test_no_effect_has_no_picture():
 )
 def test_the_verdict_is_a_sentence(given, sizes, words):
     found = kind(["1"], given, **dict(zip(METHODS, sizes, strict=False)))
-    assert words in relevance.verdict("events/clicks", found)
-    assert "events of clicks" in relevance.verdict("events/clicks", found)
+    assert words in relevance_section.verdict("events/clicks", found)
+    assert "events of clicks" in relevance_section.verdict("events/clicks", found)

@@ -13,8 +13,8 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
 from pipelines.pretraining.baselines import ItemItem, Popularity
+from pipelines.pretraining.evaluated_histories import item_counts, read_histories, read_items
 from pipelines.pretraining.experiment import SequenceExperiment
-from pipelines.pretraining.histories import item_counts, read_histories, read_items
 from pipelines.pretraining.item_ranking import ModelScores, Scores, rank, rows_at_once
 from pipelines.pretraining.sampled import SAMPLED_WARNING, SampledItems
 from pipelines.pretraining.schema import with_length

@@ -14,7 +14,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.export.file_list import update_file_list
 from pipelines.export.warmup import WARMUP_FILE
 from pipelines.prediction_log.bottom_k import BottomK
-from pipelines.prediction_log.log import LogFolder
+from pipelines.prediction_log.log_folder import LogFolder
 from pipelines.prediction_log.messages import Shape, UnreadableCall, batch_shape, parse, specs
 from pipelines.storage.filesystem import Where
 
