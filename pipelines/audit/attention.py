@@ -17,7 +17,7 @@ from pipelines.audit.recorder import AttentionRecord, Recorder
 from pipelines.audit.redundancy import ALIKE, HeadLikeness, Redundancy, most_alike
 from pipelines.audit.removal import WithoutHeads
 from pipelines.feed.chunk import Chunk
-from pipelines.metrics.intervals import Interval, auc_influence, cluster_codes, difference
+from pipelines.metrics.intervals import auc_influence, cluster_codes, difference, with_ends
 from recsys_attn.models import RankingModel
 from recsys_attn.models.attention_places import AttentionPlace, interaction_fields
 from recsys_attn.schema import CANDIDATE_MASK
@@ -152,7 +152,7 @@ def _lost(
     codes = np.unique(codes, return_inverse=True)[1]
     loss = difference(auc_influence(labels, scores, codes), auc_influence(labels, others, codes))
     # One user or request says nothing of others.
-    return None if np.isnan(loss.low) else [loss.value, loss.low, loss.high]
+    return None if np.isnan(loss.low) else with_ends(loss)
 
 
 def _entry(
@@ -212,14 +212,14 @@ def _statistics(
 ) -> dict[str, Any]:
     return {
         "queries": trained.queries,
-        "confidence": _ends(trained.confidence),
+        "confidence": with_ends(trained.confidence),
         "uniform": trained.uniform.value,
         "untrained_confidence": before.confidence.value,
         "entropy": trained.entropy.value,
-        "recency": None if trained.recency is None else _ends(trained.recency),
+        "recency": None if trained.recency is None else with_ends(trained.recency),
         "place": one_place(place, trained.offset, keys),
-        "place_share": _ends(trained.offset_share),
-        "relations": {name: _ends(excess) for name, excess in trained.relations.items()},
+        "place_share": with_ends(trained.offset_share),
+        "relations": {name: with_ends(excess) for name, excess in trained.relations.items()},
         "functions": [
             {
                 "name": function.name,
@@ -229,7 +229,3 @@ def _statistics(
             for function in functions(place, trained, before, keys)
         ],
     }
-
-
-def _ends(interval: Interval) -> list[float]:
-    return [interval.value, interval.low, interval.high]

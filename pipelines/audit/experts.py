@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pipelines.audit.head_statistics import Codes
 from pipelines.audit.recorder import Floats
 from pipelines.audit.redundancy import ALIKE
-from pipelines.metrics.intervals import Interval, interval_of, mean_influence
+from pipelines.metrics.intervals import Interval, interval_of, mean_influence, with_ends
 
 UNUSED, ALONE, SAME, EVEN = 0.01, 0.99, 0.001, 0.99
 SEGMENTS = 12  # of a column, whose gates are shown
@@ -147,7 +147,7 @@ def audited_gates(
     for task, of_task in gates.items():
         gates_of_task = task_gates(of_task, codes)
         tasks[task] = {
-            "shares": [[share.value, share.low, share.high] for share in gates_of_task.shares],
+            "shares": [with_ends(share) for share in gates_of_task.shares],
             "first": gates_of_task.first.tolist(),
             "spread": gates_of_task.spread,
             "variation": gates_of_task.variation,

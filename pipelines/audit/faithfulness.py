@@ -14,6 +14,7 @@ from pipelines.metrics.intervals import (
     interval_of,
     mean_influence,
     ratio_influence,
+    with_ends,
 )
 from pipelines.metrics.midranks import rank_correlation
 
@@ -70,11 +71,7 @@ def faithfulness(
         defined. `ordered_rows`, those with a rank correlation. `verdict`: see `verdict`.
     """
     lost = by_method[LEAVE_ONE_OUT]
-    relevances = {
-        name: values_of_method
-        for name, values_of_method in by_method.items()
-        if name != LEAVE_ONE_OUT
-    }
+    relevances = {name: r for name, r in by_method.items() if name != LEAVE_ONE_OUT}
     by_size = {n: order_agreement(np.abs(r), np.abs(lost), is_unit) for n, r in relevances.items()}
     known = ~np.isnan(order_agreement(np.abs(lost), np.abs(lost), is_unit))
     sizes = {name: _mean(values[known], clusters[known]) for name, values in by_size.items()}
@@ -115,7 +112,7 @@ def verdict(sizes: Mapping[str, Influence]) -> dict[str, Any]:
     return {
         "believe": first if ends[1] > WEAK else None,
         "attention": said,
-        "difference": None if ahead is None else [ahead.value, ahead.low, ahead.high],
+        "difference": None if ahead is None else with_ends(ahead),
     }
 
 
@@ -140,6 +137,4 @@ def _share(
 
 def _ends(influence: Influence) -> list[float] | None:
     interval = interval_of(*influence)
-    if np.isnan(interval.low):
-        return None
-    return [interval.value, interval.low, interval.high]
+    return None if np.isnan(interval.low) else with_ends(interval)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pipelines.audit.head_statistics import Codes
 from pipelines.audit.recorder import AttentionRecord
-from pipelines.metrics.intervals import Interval, interval_of, ratio_influence
+from pipelines.metrics.intervals import Interval, interval_of, ratio_influence, with_ends
 
 AGES = ((0, 1), (1, 2), (2, 3), (3, 5), (5, 10), (10, 20), (20, 50), (50, 10**9))
 
@@ -33,10 +33,7 @@ class Share(NamedTuple):
     @property
     def entry(self) -> dict[str, Any]:
         """The part as metrics.json has it."""
-        ends = {
-            name: [interval.value, interval.low, interval.high]
-            for name, interval in (("weight", self.weight), ("lift", self.lift))
-        }
+        ends = {"weight": with_ends(self.weight), "lift": with_ends(self.lift)}
         return {"name": self.name, "events": self.events, **ends}
 
 

@@ -13,6 +13,7 @@ from pipelines.distributions.statistics import Statistics, merge, of_features, o
 from pipelines.engines import LOCAL
 from pipelines.features import FittedFeatures
 from pipelines.feed.chunk import own_request
+from pipelines.ingest.split_summary import known_labels
 from pipelines.ingest.table_checks import check_table
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.footers import Footers
@@ -68,17 +69,13 @@ def _counting(
         return {
             **of_features(fitted, context, "context"),
             **of_features(fitted, table, "candidate"),
-            **of_labels({task.name: known_labels(table, task) for task in tasks}),
+            **of_labels({task.name: label_numbers(table, task) for task in tasks}),
         }
 
     with Reader(footers, list(dict.fromkeys(needed))) as reader:
         yield count
 
 
-def known_labels(table: pa.Table, task: Task) -> np.ndarray:
+def label_numbers(table: pa.Table, task: Task) -> np.ndarray:
     """The labels of a task, nan where they are null or masked."""
-    labels = table[task.label_column].cast(pa.float64()).to_numpy()
-    if task.mask is None:
-        return labels
-    mask = table[task.mask].cast(pa.bool_()).combine_chunks().fill_null(False)
-    return np.where(mask.to_numpy(zero_copy_only=False), labels, np.nan)
+    return known_labels(table, task).cast(pa.float64()).to_numpy()

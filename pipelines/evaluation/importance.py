@@ -10,11 +10,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipelines.metrics.intervals import (
-    Difference,
     auc_influence,
     cluster_codes,
     difference,
     mean_influence,
+    with_ends,
 )
 from pipelines.metrics.probability import row_losses
 from pipelines.storage.request_rows import request_starts
@@ -137,9 +137,5 @@ def _changes(
     loss = None
     if probabilities:
         losses = (mean_influence(row_losses(labels, those), codes) for those in (changed, scores))
-        loss = _ends(difference(*losses))
-    return {"auc": _ends(auc), "logloss": loss}
-
-
-def _ends(interval: Difference) -> list[float]:
-    return [interval.value, interval.low, interval.high]
+        loss = with_ends(difference(*losses))
+    return {"auc": with_ends(auc), "logloss": loss}

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.evaluation.importance import Arrays, Unit, permuted, units
-from pipelines.metrics.intervals import Interval, interval_of, mean_influence
+from pipelines.metrics.intervals import Interval, interval_of, mean_influence, with_ends
 from pipelines.metrics.metric_inputs import Floats
 from pipelines.metrics.midranks import rank_correlation
 from pipelines.metrics.probability import LOGLOSS_CLIP, logit
@@ -35,11 +35,8 @@ class Pair(NamedTuple):
     @property
     def entry(self) -> dict[str, Any]:
         """The pair as metrics.json has it."""
-        ends = {
-            task: [interval.value, interval.low, interval.high]
-            for task, interval in self.strength.items()
-        }
-        return {"features": list(self.features), "strength": ends}
+        strength = {task: with_ends(interval) for task, interval in self.strength.items()}
+        return {"features": list(self.features), "strength": strength}
 
 
 def pair_interactions(

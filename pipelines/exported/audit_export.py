@@ -15,7 +15,7 @@ from rich.console import Console
 from pipelines.common.artifacts import atomic_directory, versions
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
-from pipelines.distributions.reference import known_labels
+from pipelines.distributions.reference import label_numbers
 from pipelines.evaluation.evaluate import save_evaluation, summary
 from pipelines.evaluation.evaluated_rows import group_numbers, sampled_requests
 from pipelines.evaluation.importance import permutation_importance
@@ -122,7 +122,7 @@ class _Audit:
                 for task, scores in self.model.score(table).items():
                     parts[f"{task}/score"].append(scores)
                 for each in self.model.schema.tasks:
-                    parts[f"{each.name}/label"].append(known_labels(table, each))
+                    parts[f"{each.name}/label"].append(label_numbers(table, each))
                 if group is not None:
                     parts["group"].append(table[group])
                 ids.append(table.select([self.rows.request] if self.rows.request else []))

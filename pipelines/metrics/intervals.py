@@ -57,6 +57,11 @@ class Difference(NamedTuple):
     clusters: int
 
 
+def with_ends(interval: Interval | Difference) -> list[float]:
+    """A value and the ends of its interval, as metrics.json has them."""
+    return [interval.value, interval.low, interval.high]
+
+
 def auc_interval(
     labels: ArrayLike, scores: ArrayLike, clusters: ArrayLike | None = None
 ) -> Interval:
