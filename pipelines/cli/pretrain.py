@@ -14,7 +14,7 @@ from pipelines.cli.running import opened_sequences
 @experiment_options
 @click.option(
     "--step",
-    "chosen",
+    "names",
     type=click.Choice(("ingest", "fit", "train", "evaluate", "export")),
     multiple=True,
     help="Run this step alone. Repeatable.  [default: all, in order]",

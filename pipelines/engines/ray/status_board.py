@@ -22,7 +22,7 @@ class WorkerStatus(NamedTuple):
 
 
 class Command(Enum):
-    """What a worker has to do next."""
+    """The next thing for a worker to do."""
 
     CONTINUE = "go on"
     STOP = "stop"  # save and end
