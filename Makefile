@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -c constraints.txt
 # Three processes on two cores: tests also wait, for servers and for processes of their own.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup -q
-# JAX compiles every shape and dtype: `make test` has a training step and the rows of the layers,
-# and `make jax` the rest.
+# JAX compiles every shape and dtype: `make test` has a training step of each layer, and `make jax`
+# the rest.
 SHARED_CHECKS := tests/recsys_attn/test_layers.py tests/recsys_attn/test_compositions.py
 # Not those that take hours: CONTRIBUTING.md has their commands.
 # `python -P`: with their folder in the path, benchmarks/serving.py would be the package `serving`.
@@ -26,7 +26,7 @@ demo: $(VENV)/.package ## Simulate data, train, report, export, serve and score 
 
 test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data
 	KERAS_BACKEND=tensorflow $(PYTEST)
-	KERAS_BACKEND=jax $(PYTEST) tests/recsys_attn/test_layers.py -k 'training_step or rows_are_independent'
+	KERAS_BACKEND=jax $(PYTEST) tests/recsys_attn/test_layers.py -k training_step
 	@! $(BIN)/python -c 'import torch' 2>/dev/null \
 	  || KERAS_BACKEND=torch $(PYTEST) $(SHARED_CHECKS) tests/recsys_attn/test_embeddings.py
 

@@ -18,6 +18,7 @@ SCHEMA = Schema(
 NEW, OLD = np.array([0, 1, 2, 5]), np.array([0, 1, 6, 3])  # rows of the values that both know
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("train", ["tuned", "frozen"])
 def test_a_seed_has_its_encoder_and_its_rows(train: str) -> None:
     trained, rng = [sasrec(EVENTS, width=8) for _ in range(2)], np.random.default_rng(0)

@@ -136,6 +136,7 @@ def test_peak_skips_a_precision_that_is_too_slow(
     assert peak.peak(make, "bfloat16") == expected
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("model", [*BATCHES, "din_encoded"])
 def test_ours_gives_a_logit_for_each_task(model: str) -> None:
     settings = Settings(model, 400, 5, "")

@@ -47,7 +47,8 @@ class Workplace:
         """Writes the file that a block stands for."""
         path = self.folder / block.title
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(block.text, "utf-8")
+        # A quarter of the tutorial's requests: what its commands print is the same but for numbers.
+        path.write_text(block.text.replace("4_000", "1_000"), "utf-8")
 
     def python(self, block: Block, page: Page, namespace: dict[str, Any]) -> str:
         """Runs a block and returns its output."""

@@ -57,6 +57,7 @@ def test_interrupted_training_keeps_finished_steps(
         assert hidden_or_half(run) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("ending", "code"), [pytest.param(*TERM, marks=pytest.mark.thorough), KILL]
 )

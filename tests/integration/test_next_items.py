@@ -65,12 +65,13 @@ def _write_events(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The export of a model that was trained by the command `run`."""
+    """The export of a model that was trained by the commands."""
     folder = tmp_path_factory.mktemp("next")
     _write_events(folder / "events.parquet")
     (folder / "next.toml").write_text(EXPERIMENT.format(folder=folder), "utf-8")
-    result = invoke("run", folder / "next.toml", "--run-dir", folder / "run")
-    assert result.exit_code == 0, result.output
+    for step in ("ingest", "fit", "train", "export"):
+        result = invoke(step, folder / "next.toml", "--run-dir", folder / "run")
+        assert result.exit_code == 0, result.output
     return folder / "run" / "export" / "next"
 
 

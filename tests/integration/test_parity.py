@@ -22,7 +22,6 @@ from serving.server.server import create_server
 from tests.integration.commands import invoke
 from tests.serving.rank_messages import make_rank_request, read_rank_response
 from tests.support import shop
-from tests.support.experiments import NO_AUDIT
 from tests.support.exports import split_requests
 
 SETTINGS: dict[str, Any] = {
@@ -35,12 +34,6 @@ SETTINGS: dict[str, Any] = {
         "expert_units": [7],
     },
     "training": {"epochs": 1, "batch_size": 300, "learning_rate": 0.05},
-    "evaluation": {
-        "group": "segment",
-        "ceiling": {"click": "truth"},
-        "baselines": {"popularity": "popularity"},
-        **NO_AUDIT,
-    },
 }
 
 
@@ -54,7 +47,7 @@ def _options(part: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run on a table of the shop, and batch scores of new rows."""
+    """A trained and exported run on a table of the shop, and batch scores of new rows."""
     folder = tmp_path_factory.mktemp("shop")
     path = shop.write(folder / "shop.parquet", [shop.table(300, seed=11)])
     parts = {
@@ -64,8 +57,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     (folder / "run").mkdir()
     (folder / "run" / "experiment.json").write_text(json.dumps({**SETTINGS, **parts}), "utf-8")
-    result = invoke("run", folder / "run")
-    assert result.exit_code == 0, result.output
+    for step in ("ingest", "fit", "train", "export"):
+        result = invoke(step, folder / "run")
+        assert result.exit_code == 0, result.output
 
     rows = shop.table(40, seed=12, unknown=True)
     pq.write_table(rows.drop_columns(["click", "bought", "clicked"]), folder / "rows.parquet")

@@ -26,6 +26,7 @@ OF_PARTS = (*OF_CLASSES, shapes_are_computed, training_step_changes_weights)
 CAUSAL = {name: c for name, c in COMPOSITIONS.items() if c.causal}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "check",
     [

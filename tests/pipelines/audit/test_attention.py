@@ -102,6 +102,7 @@ def test_relations_of_events_are_those_of_their_ids(flagship: RankingModel, chun
                 assert encoder.relations["same item"][request, query, event] == like
 
 
+@pytest.mark.thorough
 def test_without_a_head_is_a_gate_of_zero(flagship: RankingModel, chunk: Chunk) -> None:
     place = AttentionPlace("interaction")
     score = WithoutHeads(flagship, chunk, {place: 2, TARGET: 2})
@@ -122,6 +123,7 @@ def test_without_a_head_is_a_gate_of_zero(flagship: RankingModel, chunk: Chunk) 
     assert np.abs(none["click"] - without["click"]).max() > 1e-6
 
 
+@pytest.mark.thorough
 def test_an_untrained_model_has_no_function(
     flagship: RankingModel, rows: Any, chunk: Chunk
 ) -> None:

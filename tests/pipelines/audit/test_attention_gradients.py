@@ -176,6 +176,7 @@ def test_a_context_of_the_encoder_stands_in_front_of_the_events(model, units):
     assert "events/history" not in chefer(model, units, [other, target])
 
 
+@pytest.mark.thorough
 def test_the_weight_of_a_field_is_the_mean_that_it_receives(model, units, attended):
     found = field_attention(model, units, attended)
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-5)
@@ -205,6 +206,7 @@ def test_a_field_has_half_of_each_of_its_pairs(fitted, units):
     np.testing.assert_allclose(by_rows[1].sum(axis=1), 1, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_head_counts_by_what_a_larger_output_does(model, units, attended):
     """`sum g * o` is the slope of the logit by a factor of the head's output."""
     step, places = 1e-2, several(attended)

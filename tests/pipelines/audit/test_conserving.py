@@ -69,6 +69,7 @@ def test_relevances_sum_to_the_logit(model, units):
     assert np.abs(gradients - whole).max() > 0.02  # which plain gradients do not
 
 
+@pytest.mark.thorough
 def test_biases_take_what_the_inputs_do_not(fitted, units):
     model = without_biases(shop.model(fitted))
     bias = 0.37
@@ -99,6 +100,7 @@ def test_all_relevance_of_attention_goes_through_the_values():
     np.testing.assert_array_equal(found[FIELDS][:, :, units.fields.names.index("item")], 0)
 
 
+@pytest.mark.thorough
 def test_the_heads_of_the_last_layer_carry_the_relevance(fitted, units):
     """Without a residual and an MLP, all that reaches the logit passes the heads."""
     model = without_biases(shop.model(fitted, mlp_units=(), num_layers=1, num_heads=2))
@@ -113,6 +115,7 @@ def test_the_heads_of_the_last_layer_carry_the_relevance(fitted, units):
     assert np.abs(whole).max() > 0.01
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mechanism", ["linear_transformer", "linformer"])
 def test_attention_without_constant_weights_is_refused(fitted, mechanism):
     model = shop.model(fitted, interaction=mechanism)

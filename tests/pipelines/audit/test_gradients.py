@@ -30,7 +30,10 @@ def test_methods_agree_exactly_on_a_linear_model(fitted, units):
     np.testing.assert_allclose(remainder, 0, atol=1e-5)
 
 
-@pytest.fixture(scope="module", params=["attention_ranker", "context"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("attention_ranker", marks=pytest.mark.thorough), "context"],
+)
 def model(request, fitted):
     """Models with a query of a history; one whose encoder also reads a feature by name."""
     options = {}
@@ -66,6 +69,7 @@ def test_integrated_gradients_are_complete(model, units, request):
         np.testing.assert_allclose(by_event, whole, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_the_gradient_of_a_row_is_that_of_single_numbers(fitted, units):
     """A number's embedding is proportional to it, so its relevance is a plain derivative."""
     model = shop.model(fitted)

@@ -95,6 +95,7 @@ def test_a_model_without_heads_is_refused(table, fitted):
         best_heads(mlp(fitted.schema, units=(3,)), table, fitted, 2)
 
 
+@pytest.mark.thorough
 def test_confidence_needs_weights(table, fitted):
     model = shop.model(fitted, num_layers=1, **{**HEADS, "encoder": "linear_transformer"})
     with pytest.raises(ValueError, match=r"encoder 1 of .* makes no weights"):

@@ -12,11 +12,11 @@ import pytest
 import pipelines
 from pipelines.calls.import_tensorflow import import_tensorflow
 from pipelines.common.errors import PipelineError
-from tests.support.experiments import write
+from tests.support.experiments import QUICK, write
 
 
 def test_a_run_by_functions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = write(tmp_path)
+    file = write(tmp_path, QUICK, ("epochs = 2", "epochs = 1"))
     folder = pipelines.run(file, run_dir=tmp_path / "run", quiet=True)
     assert folder == tmp_path / "run"
     assert pipelines.train(folder, quiet=True)["kept"]["epoch"] >= 1

@@ -149,6 +149,7 @@ def test_the_attention_of_a_model_is_audited(fitted, table, tmp_path):
     assert any(name.startswith("segment=") for name in gates["segments"])
 
 
+@pytest.mark.thorough
 def test_a_model_without_attention_has_no_audit(run):
     assert run(attention_rows=500, importance_rows=0)[1]["attention"] is None
 
@@ -206,6 +207,7 @@ def test_missing_evaluation_column_is_refused(run, options):
         run(**options)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("option", ["ceiling", "baselines"])
 def test_invalid_ceiling_or_baseline_is_refused(run, table, option):
     with pytest.raises(PipelineError, match="'segment': expected numbers, received string"):

@@ -47,6 +47,7 @@ def test_equal_model_passes_parity(fitted, exported, requests):
     assert 0 <= parity["max_abs_difference"] <= 1e-6
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("value", [0.01, np.nan])
 def test_changed_weight_fails_parity(fitted, exported, requests, value):
     model = shop.linear_model(fitted)
@@ -109,7 +110,7 @@ def of_another_class(label, call=parity_module._call):
     return changed
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("module", "name", "changed"),
     [

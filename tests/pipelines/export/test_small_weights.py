@@ -98,6 +98,7 @@ MODELS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("options", MODELS.values(), ids=list(MODELS))
 @pytest.mark.parametrize("stored", [("int8", "float32"), ("float32", "int8")])
 def test_a_small_model_has_all_parts_of_the_trained_one(options, stored, fitted) -> None:

@@ -53,6 +53,7 @@ def test_the_order_follows_from_seed_and_epoch(fitted, split, table):
     assert len({shuffled(5, epoch)[0] for epoch in range(20)}) > 10
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("request_column", "candidates", "lengths"),
     [
@@ -101,7 +102,7 @@ def lanes_of(feed, indices, epoch=0):
     return list(shards.batches(Position(epoch)))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @REQUESTS
 @pytest.mark.parametrize("candidates", [13, 9999])
 @pytest.mark.parametrize("shards", [2, 3, 7])

@@ -42,6 +42,7 @@ def test_prefetch_is_bounded():
             assert next(items) == taken
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["close", "with", "forget"])
 def test_prefetcher_can_be_closed_early(how):
     closed = threading.Event()

@@ -6,6 +6,7 @@ from pipelines.feed import LENGTHS, Feed
 from tests.support import feeds
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("lengths", [None, LENGTHS])
 @pytest.mark.parametrize("candidates", [1, 4, 13, 29, 34, 35, 56, 999])
 @pytest.mark.parametrize("request_column", ["request", None])

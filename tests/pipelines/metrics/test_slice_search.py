@@ -54,6 +54,7 @@ def test_a_slice_predicted_too_high_is_found():
     assert found[0].calibration > 1.3
 
 
+@pytest.mark.thorough
 def test_few_sets_without_a_slice_report_one():
     reports, flattered = 0, 0
     for seed in range(200):

@@ -39,6 +39,7 @@ def expected(finished: Path, fitted: FittedFeatures) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [1, 7, 512])
 def test_target_is_the_last_event(size: int, finished: Path, fitted: FittedFeatures) -> None:
     rows = expected(finished, fitted)

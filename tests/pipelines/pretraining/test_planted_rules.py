@@ -115,6 +115,7 @@ def reactions(users: int, seed: int, to_item: bool) -> Arrays:
     return {"item": 2 + item, "action": 2 + action}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "objective",
     [
@@ -247,6 +248,7 @@ def test_order_of_categories_is_learned_from_hidden_events(hidden: float) -> Non
     assert right > 0.95 if hidden else right < 0.85
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("to_item", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_actions_follow_items_and_items_follow_actions(to_item: bool) -> None:
     """Each objective learns the rule of its own; without a rule it has the loss of chance."""

@@ -76,6 +76,7 @@ def test_number_of_parts_changes_nothing(count: int, monkeypatch: pytest.MonkeyP
         np.testing.assert_allclose(one, two, atol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("lengths", "count"), [(LENGTH, 1), (3, 3)])
 def test_parts_are_as_many_as_lengths_of_histories(
     lengths: int, count: int, monkeypatch: pytest.MonkeyPatch
@@ -99,7 +100,6 @@ def _recorded(method: Callable[..., Any], calls: list[Any]) -> Callable[..., Any
     return call
 
 
-@pytest.mark.usefixtures("in_parts")
 def test_batch_without_events_changes_nothing() -> None:
     """A worker without data left gets one."""
     model, objectives = parts()

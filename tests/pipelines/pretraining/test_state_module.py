@@ -183,6 +183,7 @@ def test_many_events_at_once_are_those_events_one_by_one(make: Callable[..., Any
     np.testing.assert_array_equal(state[:, 1], len(LONG[0]), "the number of events")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("make", [THOROUGH_UNTIED, _linear, THOROUGH_SEGMENTS])
 def test_sums_and_hidden_states_forget_nothing(make: Callable[..., Any]) -> None:
     """Past the longest history the scores are those of a pass over all events."""
@@ -194,6 +195,7 @@ def test_sums_and_hidden_states_forget_nothing(make: Callable[..., Any]) -> None
     np.testing.assert_allclose(_stepped(_functions(make)), expected, atol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("make", "share"), [(_one_block, 1e-5), (_rotary, 0.1)])
 def test_a_full_cache_scores_its_last_events(make: Callable[..., Any], share: float) -> None:
     """One block has read nothing else; in further blocks the events have read older ones."""
@@ -210,6 +212,7 @@ def _stepped(functions: dict[str, Any]) -> np.ndarray:
     return _scores_of(functions, state)
 
 
+@pytest.mark.thorough
 def test_actions_are_events_of_their_own() -> None:
     """Each raw event is two of the model."""
     features = fitted()

@@ -22,6 +22,7 @@ def alone(scorer, fitted, table):
     return {task: np.concatenate([row[task] for row in rows]) for task in rows[0]}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("at_once", "candidates"), [(1, 7), (3, 99), (4096, 7), (4096, 65_536)])
 @pytest.mark.parametrize("request_column", ["request", None])
 def test_rows_score_alike_in_any_batch(

@@ -84,6 +84,7 @@ def test_scattered_requests_are_refused(fitted, model, tmp_path) -> None:
     assert len(ranked(fitted, model, turned, tmp_path, request=None)) == table.num_rows
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("group", [2, 7, 1000])  # requests are in several row groups, or not
 def test_given_candidates_are_ranked(fitted, model, tmp_path, group: int) -> None:
     table = requests()

@@ -127,6 +127,19 @@ def test_a_run_without_a_known_item_is_an_error(trainer: Trainer, tmp_path: Path
         start_from(experiment.model.encoder_from, model, trainer.fitted)
 
 
+@pytest.mark.parametrize("how", ["frozen", "tuned"])
+def test_an_encoder_is_trained_unless_it_is_frozen(
+    trainer: Trainer, trained: Path, how: str
+) -> None:
+    experiment = load(trainer.folder, model=din(trained, train=how))
+    options = experiment.model.encoder_from
+    assert options is not None
+    model = encoded(options, build_model(experiment, trainer.fitted.schema)).model
+    assert bool(encoder_of(model).trainable_variables) == (how == "tuned")
+    assert model.embedding.trainable_variables, "rows of items are trained either way"
+
+
+@pytest.mark.thorough
 def test_a_frozen_encoder_keeps_its_weights_and_a_tuned_one_does_not(
     trainer: Trainer, trained: Path
 ) -> None:
@@ -252,6 +265,7 @@ def test_a_narrow_table_is_refused(tmp_path: Path, trained: Path) -> None:
         check_model(experiment)
 
 
+@pytest.mark.thorough
 def test_an_encoder_of_actions_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "actions"
     folder.mkdir()

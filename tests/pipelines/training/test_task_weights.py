@@ -135,6 +135,7 @@ def result(weights: Any, rows: int | None) -> tuple[TowerResult, Shared]:
     return tf.function(lambda: compute(fields, labels, TOTALS, float(B * T), weights, 0.1))(), tower
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows", [None, 2 * T], ids=str)
 def test_losses_and_gradients_by_task_are_those_of_the_whole_batch(rows: int | None) -> None:
     numbers = tf.constant([0.7, -1.1])  # as learned weights of uncertainty
@@ -174,7 +175,7 @@ def test_gradnorm_looks_at_the_last_layer_that_tasks_share() -> None:
         make_task_weights(options, logistic_regression(schema))
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_gradnorm_looks_at_weights_of_all_tasks_only(name: str) -> None:
     """Of each matrix; a model of private ones is refused."""

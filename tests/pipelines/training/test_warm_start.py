@@ -130,6 +130,7 @@ def test_other_gates_than_there_are_refused(tmp_path: Path) -> None:
         run(tmp_path, "gated", model=both, training__warm_start=str(plain.run.folder))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -83,6 +83,7 @@ def test_a_loaded_model_goes_on(saved: Saved) -> None:
     expect_equal(fit(revived), saved.expected)
 
 
+@pytest.mark.sampled(2)
 def test_loaded_weights_go_on(saved: Saved) -> None:
     revived = compiled(saved.make)
     revived.optimizer.build(revived.trainable_variables)

@@ -109,6 +109,7 @@ def test_access_log_is_json_on_standard_error(servers: dict[str, Command]) -> No
     assert (lines["r1"]["model"], lines["r1"]["version"], lines["r1"]["rows"]) == ("tiny", 5, 2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "number"), [("third", signal.SIGKILL), ("alone", signal.SIGTERM)])
 def test_client_with_retries_loses_no_request(
     servers: dict[str, Command], name: str, number: signal.Signals

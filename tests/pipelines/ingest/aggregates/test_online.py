@@ -36,6 +36,7 @@ def _replayed(store: Aggregates, rows: list[dict], expected: list[dict]) -> None
         store.update(*(rows[index] for index in now))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("start", [0, 11, 20])
 def test_store_continues_the_batch_to_the_bit(tmp_path, monkeypatch, start: int) -> None:
     monkeypatch.setattr("pipelines.ingest.aggregates.online._RECENT", 37)

@@ -15,6 +15,7 @@ PROVIDED = {"by": "provided", "valid": 0.1}
 BY_USER = {"by": "user", "valid": 0.1, "test": 0.2}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("source", "folder", "split", "rows", "positives"),
     [
