@@ -143,6 +143,7 @@ def needed(part: Callable[..., Any]) -> dict[str, Any]:
     return {name: (NEEDED.get(f"{part.__name__}.{name}") or NEEDED[name])() for name in names}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "part", list(filter(wrong_values, parts())), ids=lambda part: part.__name__
 )

@@ -32,6 +32,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", LAYERS)
 def test_input_times_gradient_is_the_output_of_a_layer(name, x):
     network = LAYERS[name]()

@@ -33,7 +33,7 @@ NAMES = [*sorted(presets.PRESETS), "capped"]
 POLICIES = [(name, policy) for name in NAMES for policy in ("float16", "float64")]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("preset", "policy"), [*POLICIES, ("transformer", "mixed_float16")])
 def test_outputs_are_finite_and_of_the_policys_type(preset: str, policy: str) -> None:
     tensorflow()  # JAX has no float64 unless told so
@@ -43,6 +43,7 @@ def test_outputs_are_finite_and_of_the_policys_type(preset: str, policy: str) ->
     assert np.isfinite(keras.ops.convert_to_numpy(keras.ops.cast(output, "float32"))).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("preset", NAMES)
 def test_no_events_and_no_requests_are_taken(preset: str) -> None:
     tensorflow()  # other backends have no graphs of unknown sizes, where this happens

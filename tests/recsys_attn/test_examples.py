@@ -21,6 +21,7 @@ MODULES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name: str) -> None:
     assert doctest.testmod(importlib.import_module(name)).failed == 0

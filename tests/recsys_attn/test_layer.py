@@ -135,6 +135,7 @@ MASKED = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("make", "name"), MASKED.values(), ids=MASKED)
 def test_mask_from_keras_is_honoured(make: Callable[[], Any], name: str) -> None:
     layer, x = make(), X * PRESENT[..., None]
@@ -188,6 +189,7 @@ KERAS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", KERAS)
 def test_rematerialised_gradients_are_the_same(name: str) -> None:
     layer = KERAS[name]()
@@ -227,6 +229,7 @@ def test_shapes_of_a_users_layer_have_the_dtypes_it_names() -> None:
     assert seen == {"inputs": "float32", "ranks": "float32", "rows": "int32"}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "make",
     [KERAS["attention"], KERAS["autoint"], lambda: MMoE(2, 3, (5, 4), gate="attention")],

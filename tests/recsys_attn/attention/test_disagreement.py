@@ -130,6 +130,7 @@ def test_inside_a_layer_it_reaches_the_loss_of_fit() -> None:
     assert model.evaluate(OUTPUT, np.zeros(B), verbose=0) == 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("term", ["subspace", "positions", "outputs"])
 def test_twenty_steps_of_descent_make_heads_less_alike(term: str) -> None:
     model = attention_model(Disagreement(**{term: 1.0}), dropout=0.0)

@@ -155,6 +155,7 @@ def require_places(call: Callable[[Any, Any], Any], layer: Any, causal: bool = T
     assert np.abs(equal - mixed).max() > 1e-4
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("make", MECHANISMS.values(), ids=list(MECHANISMS))
 def test_no_part_takes_times_for_places(make: Callable[[], Any]) -> None:
     layer = attention(make)
@@ -218,6 +219,7 @@ PLACED = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("made", PLACED.values(), ids=list(PLACED))
 def test_no_layer_around_hands_times_to_places(made: Callable[..., Any]) -> None:
     layer, call = made(lambda: Dense(Rotary() + buckets(), "causal"))
@@ -234,6 +236,7 @@ def test_streams_and_histories_keep_times_from_places() -> None:
     require_places(lambda x, t: history(query, x, present, times=t), history, causal=False)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("router", [Blocks(2, before=4), Lsh(S, buckets=1), KMeans(1, S)])
 def test_routers_look_up_places_beside_times(router: Any) -> None:
     """All keys are looked up, so it is dense attention of queries after the last of them."""

@@ -45,6 +45,7 @@ def stepped(dtype: str, where: np.ndarray | None, in_graph: bool) -> list[np.nda
     return [np.asarray(keras.ops.cast(tensor, "float32")) for tensor in tensors]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("where", [None, REAL], ids=["all", "some"])
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_a_graph_takes_the_step_of_eager_operations(dtype: str, where: np.ndarray | None) -> None:
@@ -74,6 +75,7 @@ def softened(dtype: str, allowed: np.ndarray | None, training: bool) -> list[np.
     return [np.asarray(keras.ops.cast(tensor, "float32")) for tensor in found]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("allowed", [None, ALLOWED], ids=["all", "some"])
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_the_softmax_of_training_is_that_of_scoring(dtype: str, allowed: np.ndarray | None) -> None:

@@ -79,6 +79,7 @@ def test_a_seed_repeats_its_draws() -> None:
     np.testing.assert_array_equal(kept(0.3, calls=2), kept(0.3, calls=2))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_any_size_and_dtype(dtype: str) -> None:
     call = in_graph(Dropout(0.5, dtype=dtype), dtype)

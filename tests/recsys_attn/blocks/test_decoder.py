@@ -53,6 +53,7 @@ def decoded(layer: TransformerDecoderBlock, x: np.ndarray) -> np.ndarray:
     return x * PRESENT[..., None]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "options",
     [{}, {"placement": "post"}, {"norm": "rms", "placement": "sandwich"}, {"residual": "gru"}],
@@ -114,6 +115,7 @@ def test_one_block_applied_often_is_albert(tmp_path: Path) -> None:
     assert_close(keras.saving.load_model(tmp_path / "model.keras")(INPUTS), encoder(INPUTS))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("groups", [1, 2, 4, None])
 def test_unsharing_changes_no_output(groups: int | None) -> None:
     encoder = shared(4)

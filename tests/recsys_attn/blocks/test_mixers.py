@@ -122,6 +122,7 @@ def test_a_mixer_follows_its_equation(make: Any, equation: Any) -> None:
     np.testing.assert_allclose(layer(X, present=PRESENT), expected, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MIXERS.members)
 def test_more_padding_changes_nothing(name: str) -> None:
     config = {"length": LENGTH} if name in ("mlp_mixer", "fnet", "gmlp") else {}

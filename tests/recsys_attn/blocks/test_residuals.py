@@ -47,6 +47,7 @@ class Scaled(Attention):
     initial_gain = 1.0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("residual", "options", "gain"),
     [

@@ -110,6 +110,7 @@ def test_a_training_step_is_that_of_the_plain_stack(
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("of", ["inputs", "attention_bias", "condition"])
 def test_gradients_of_tensors_are_those_of_the_plain_stack(
     of: str, monkeypatch: pytest.MonkeyPatch

@@ -53,6 +53,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("masked", [False, True], ids=["free", "masked"])
 @pytest.mark.parametrize(("norm", "placement", "residual"), FORMS)
 def test_a_block_follows_its_equation(
@@ -67,6 +68,7 @@ def test_a_block_follows_its_equation(
     np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_encoder_is_its_blocks_and_a_final_norm(placement: str) -> None:
     blocks = [TransformerBlock(Attention(), 6, placement=placement) for _ in range(3)]

@@ -34,7 +34,7 @@ PLACES = {
 }
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("name", [*presets.PRESETS, "location"])
 @pytest.mark.parametrize("heads", [None, 2])
 def test_padding_of_a_history_may_stand_anywhere(name: str, heads: int | None) -> None:

@@ -48,7 +48,7 @@ def model(places: str, preset: str) -> Any:
     return models.get(name)(SCHEMA, width=4, **arguments, **dict.fromkeys(places.split(), part))
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(21)
 @pytest.mark.parametrize(("place", "preset"), CASES)
 def test_a_preset_in_a_place(place: str, preset: str) -> None:
     tensorflow()  # the compositions run on every backend; how models hold them is the same
@@ -188,7 +188,7 @@ def test_a_long_memory_over_segments_is_the_plain_encoder() -> None:
         assert_close(found[task], score)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ENCODERS)
 def test_an_encoder_without_attention_or_with_options(name: str) -> None:
     part = {"class_name": name, "config": ENCODERS[name]}

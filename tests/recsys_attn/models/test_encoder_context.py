@@ -131,7 +131,7 @@ SEEN = {"class_name": "dense", "config": {"pattern": serialize(Prepended(2, Loca
 SEGMENTS = {"class_name": "segments", "config": {"segment": 2, "memory": 2}}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("how", "encoder"),
     [

@@ -60,6 +60,7 @@ ORDERED += [(TISASREC, "transformer"), (HSTU, "transformer")]
 ORDERED += [(name, "transformer") for name in POSITIONS.members if name not in ("none", "alibi")]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("positions", "encoder"),
     [*ORDERED[:4], *(pytest.param(*each, marks=pytest.mark.thorough) for each in ORDERED[4:])],
@@ -138,6 +139,7 @@ def test_positions_that_an_encoder_cannot_have(encoder: Any, positions: str, mes
 LOCAL = {"class_name": "local_m", "config": {"width": 2}}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("positions", ["time_buckets", TISASREC], ids=str)
 @pytest.mark.parametrize(("encoder", "pattern"), [(LOCAL, Local(2)), (CAUSAL, Causal())])
 def test_an_encoder_by_time_attends_by_place(encoder: Any, positions: Any, pattern: Any) -> None:

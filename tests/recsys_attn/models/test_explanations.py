@@ -109,7 +109,7 @@ def arrays(tensors: Any) -> dict[str, np.ndarray]:
     return {name: keras.ops.convert_to_numpy(tensor) for name, tensor in tensors.items()}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("name", "options", "expected"), CASES)
 def test_a_model_explains_what_has_weights(
     name: str, options: dict[str, Any], expected: Any
@@ -266,6 +266,7 @@ UNITS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("unit", UNITS, ids=str)
 def test_the_weights_are_those_of_the_events(unit: dict[str, Any]) -> None:
     """The candidate's view of the history is the sum of the events, each with its weight."""

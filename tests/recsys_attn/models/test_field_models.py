@@ -159,6 +159,7 @@ def crossentropy(target: Array, logit: Array) -> float:
     return float(-(p * np.log(q) + (1 - p) * np.log(1 - q)).mean())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("loss", "taught"),
     [("cross_entropy", True), ({"name": "cross_entropy", "smoothing": 0.1}, True), ("bpr", False)],

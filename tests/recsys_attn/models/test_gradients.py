@@ -19,6 +19,7 @@ STEP = 3e-4  # few activations of ReLU change in it
 NAMES = ("pepnet", "stem", "aitm", "finalnet")  # they stop gradients, or learn of each other
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_are_the_slopes_of_the_logits(name: str) -> None:
     """Along three random directions of all embeddings: fields, events and queries."""

@@ -55,6 +55,7 @@ def test_every_model_is_tried_here() -> None:
     assert set(SMALL) == set(models.MODELS)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_gives_a_probability_for_each_candidate_and_task(name: str) -> None:
     found = scores(make(name), inputs())
@@ -70,6 +71,7 @@ def test_every_part_is_built(model: RankingModel) -> None:
     assert [part.path for part in model._flatten_layers() if not part.built] == []
 
 
+@pytest.mark.sampled(2)
 def test_candidates_are_scored_one_by_one(model: RankingModel) -> None:
     values = inputs()
     together = scores(model, values)
@@ -80,6 +82,7 @@ def test_candidates_are_scored_one_by_one(model: RankingModel) -> None:
     assert_same(scores(model, last), {task: score[:, -1:] for task, score in together.items()})
 
 
+@pytest.mark.sampled(2)
 def test_requests_are_scored_one_by_one(model: RankingModel) -> None:
     values = inputs()
     together = scores(model, values)
@@ -104,6 +107,7 @@ def test_features_that_change_no_score_are_unread(model: RankingModel) -> None:
     assert list(model.unread) == unread
 
 
+@pytest.mark.sampled(2)
 def test_a_padded_candidate_changes_no_other_while_training(model: RankingModel) -> None:
     """Dice's statistics and the loss must not see it."""
     mask = np.ones((B, T), bool)
@@ -118,6 +122,7 @@ def test_a_padded_candidate_changes_no_other_while_training(model: RankingModel)
     assert_same(results[0], results[1])
 
 
+@pytest.mark.sampled(2)
 def test_padding_of_a_history_changes_nothing(model: RankingModel) -> None:
     short = inputs()
     long = dict(short)
@@ -243,6 +248,7 @@ def test_destine_is_autoint_with_its_attention_and_without_relu() -> None:
         models.destine(SCHEMA, dropout=0.1)
 
 
+@pytest.mark.sampled(2)
 def test_missing_events_score_as_an_empty_history(model: RankingModel) -> None:
     """A history without events gives the same scores as one of missing events."""
     empty = inputs()
@@ -270,6 +276,7 @@ def test_an_option_of_a_network_needs_its_layers(name: str, option: str, value: 
             models.get(name)(SCHEMA, **options)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["dcn", "deepfm", "din", "fibinet", "han"])
 def test_defaults_are_no_options_given(name: str) -> None:
     model = models.get(name)(SCHEMA, width=4, mlp_units=())

@@ -54,7 +54,7 @@ def in_training(
     return found, float(sum(model.losses)), [np.asarray(v) for v in model.non_trainable_variables]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("name", "options"), LISTED.values(), ids=list(LISTED))
 def test_padding_of_lists_enters_nothing(name: str, options: dict[str, Any]) -> None:
     small: Any = SMALL[name]

@@ -50,6 +50,7 @@ def test_max_pooling_is_the_greatest_of_each_channel() -> None:
         np.testing.assert_array_equal(output[row, 0], expected.astype("float32"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["autoint", "mlp", "mmoe"])
 def test_histories_are_pooled_by_name(name: str) -> None:
     made = [models.get(name)(SCHEMA, width=4, history_pooling=kind) for kind in ("max", "mean")]

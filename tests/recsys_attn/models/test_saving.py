@@ -15,7 +15,7 @@ from recsys_attn import models
 from tests.support.small_models import SCHEMA, SMALL, assert_same, inputs, make, scores
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_survives_saving(name: str, tmp_path: Path) -> None:
     model = make(name)

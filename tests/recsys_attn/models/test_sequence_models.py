@@ -71,7 +71,7 @@ def _scores(model: SequenceModel, inputs: dict[str, np.ndarray]) -> np.ndarray:
     return keras.ops.convert_to_numpy(model.scores(model.next_states(inputs)))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_later_events_change_no_state_of_a_causal_model(model: SequenceModel) -> None:
     inputs = _inputs(model)
     changed = {name: x.copy() for name, x in inputs.items()}
@@ -84,7 +84,7 @@ def test_later_events_change_no_state_of_a_causal_model(model: SequenceModel) ->
     assert np.abs(states[0, 4:] - after[0, 4:]).max() > 1e-3
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_rows_and_padding_do_not_matter(model: SequenceModel) -> None:
     inputs = _inputs(model)
     together = _scores(model, inputs)
@@ -92,7 +92,7 @@ def test_rows_and_padding_do_not_matter(model: SequenceModel) -> None:
     np.testing.assert_allclose(alone[0], together[1], atol=2e-5)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_dropout_is_on_in_training_alone(model: SequenceModel) -> None:
     inputs = _inputs(model)
     events = model.events(inputs)
@@ -108,7 +108,7 @@ def test_dropout_is_on_in_training_alone(model: SequenceModel) -> None:
     assert np.abs(off - drawn[0]).max() > 1e-3
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_a_saved_model_scores_the_same(model: SequenceModel, tmp_path: Path) -> None:
     inputs = _inputs(model)
     model.save(tmp_path / "model.keras")
@@ -116,6 +116,7 @@ def test_a_saved_model_scores_the_same(model: SequenceModel, tmp_path: Path) -> 
     np.testing.assert_allclose(_scores(loaded, inputs), _scores(model, inputs), atol=1e-6)
 
 
+@pytest.mark.sampled(3)
 def test_scores_are_products_with_the_vectors_of_items(model: SequenceModel) -> None:
     states = model.next_states(_inputs(model))
     queries = keras.ops.convert_to_numpy(model.queries(states))
@@ -127,6 +128,7 @@ def test_scores_are_products_with_the_vectors_of_items(model: SequenceModel) -> 
     np.testing.assert_allclose(model.table()[0], vectors, atol=1e-7)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SEQUENCE_MODELS)
 def test_a_second_table_is_of_the_scores_alone(name: str) -> None:
     made = [models.get_sequence_model(name)(PLAIN, width=8, tied=tied) for tied in (True, False)]

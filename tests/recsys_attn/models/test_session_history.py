@@ -75,7 +75,7 @@ def pooled(level: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return vector, weights
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(3))
 def test_equals_each_session_alone(layer: SessionHistory, seed: int) -> None:
     values, when = events(seed), times(seed)

@@ -16,6 +16,7 @@ def shapes(model: keras.Model) -> list[tuple[str, tuple[int, ...]]]:
     return [(variable.name, tuple(variable.shape)) for variable in model.variables]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["fm", "autoint", "stem", "eulernet"])
 def test_nothing_but_the_tables_changes(name: str) -> None:
     model = make(name)

@@ -156,6 +156,7 @@ def test_han_gives_each_task_a_context_vector() -> None:
 POSITIONAL = ["alibi", "hstu", "t5", "transformer_xl", "sparse_transformer", "local", "longformer"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mechanism", [*POSITIONAL, Dense(pattern="causal")], ids=str)
 def test_the_order_of_the_tasks_changes_nothing(mechanism: Any) -> None:
     layer = MMoE(7, 3, (6, U), gate="attention", mechanism=mechanism)  # more tasks than experts

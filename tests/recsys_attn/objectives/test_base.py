@@ -26,6 +26,7 @@ def fitting(name: str) -> SequenceModel:
     return model_of(both.get(name, "sasrec"))
 
 
+@pytest.mark.sampled(3)
 @names
 def test_loss_is_finite_and_adds_up_over_predictions(name: str) -> None:
     model = fitting(name)
@@ -37,6 +38,7 @@ def test_loss_is_finite_and_adds_up_over_predictions(name: str) -> None:
     assert of.weight == 0.3
 
 
+@pytest.mark.sampled(3)
 @names
 def test_only_weights_of_its_own_are_trained(name: str) -> None:
     model = fitting(name)
@@ -46,6 +48,7 @@ def test_only_weights_of_its_own_are_trained(name: str) -> None:
     assert len(of.trainable_variables) == OWN_WEIGHTS.get(name, 0)
 
 
+@pytest.mark.sampled(3)
 @names
 def test_histories_without_events_have_no_loss(name: str) -> None:
     model = fitting(name)
@@ -54,6 +57,7 @@ def test_histories_without_events_have_no_loss(name: str) -> None:
     assert [float(x) for x in found] == [0, 0]
 
 
+@pytest.mark.sampled(3)
 @names
 def test_next_draws_are_others(name: str) -> None:
     """And a restored state of the draws repeats them."""

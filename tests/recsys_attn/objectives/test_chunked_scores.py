@@ -17,6 +17,7 @@ PLACES = RNG.integers(0, SIZE, (POSITIONS, 3)).astype("int32")
 FACTORS = RNG.normal(size=PLACES.shape).astype("float32")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("positions", [1, 4, 13, 17])
 @pytest.mark.parametrize(("per_draw", "numbers"), [(0, 3 * WIDTH), (32, SIZE)])
 def test_scores_are_products_of_the_chosen_rows(

@@ -85,6 +85,7 @@ def test_kinds_of_views_are_drawn_alike() -> None:
     assert np.abs(np.array(shares) - 1 / 3).max() < 0.07
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["sasrec", "bert4rec", "xlnet"])
 def test_loss_is_the_cross_entropy_of_the_other_view(
     name: str, monkeypatch: pytest.MonkeyPatch

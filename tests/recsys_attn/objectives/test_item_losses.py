@@ -46,6 +46,7 @@ def test_softmax_is_the_cross_entropy_over_all_items(chunk: int | None, offsets:
     assert_close(loss, expected(offsets=offsets), rtol=1e-5)
 
 
+@pytest.mark.sampled(3)
 @with_offsets
 @pytest.mark.parametrize("chunk", CHUNKS)
 def test_softmax_has_the_gradients_of_the_cross_entropy(chunk: int | None, offsets: Any) -> None:

@@ -55,6 +55,7 @@ def model(request: pytest.FixtureRequest) -> Any:
     return model_of(name, schema, **options)
 
 
+@pytest.mark.sampled(2)
 def test_loss_is_the_cross_entropy_of_each_next_item(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,10 +74,12 @@ def test_last_event_is_a_target_alone(model: Any, monkeypatch: pytest.MonkeyPatc
         np.testing.assert_array_equal(x, np.where(has_next, inputs[name], 0)[:, :-1])
 
 
+@pytest.mark.sampled(2)
 def test_rows_stand_alone(model: Any) -> None:
     assert_rows_stand_alone(NextItem(), model, histories())
 
 
+@pytest.mark.sampled(2)
 def test_no_prediction_sees_its_item(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A changed item changes no state at or before the one that predicts it."""
     inputs, shown = histories(), shown_to(model, monkeypatch)
@@ -90,6 +93,7 @@ def test_no_prediction_sees_its_item(model: Any, monkeypatch: pytest.MonkeyPatch
     assert np.abs(before[0, same:] - after[0, same:]).max() > 1e-3
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("encoder", WITH_STATISTICS)
 def test_statistics_of_a_batch_are_refused(encoder: str) -> None:
     """They tell of a later event in training alone."""

@@ -74,7 +74,7 @@ def by_definition(
     return np.asarray(total)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @every_way
 @every_loss
 def test_losses_equal_their_formulas(name: str, by: Any, shared: bool) -> None:

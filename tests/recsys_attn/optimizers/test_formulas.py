@@ -44,6 +44,7 @@ def expected(name: str, options: dict[str, Any], rate: Any) -> np.ndarray:
     return reference.train(OPTIMIZERS[name][1], numpy(table()), batches(), rate, options)
 
 
+@pytest.mark.sampled(3)
 @by_name
 @pytest.mark.parametrize("options", CASES)
 def test_is_its_definition(name: str, options: dict[str, Any]) -> None:

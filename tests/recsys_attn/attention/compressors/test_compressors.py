@@ -96,7 +96,7 @@ test_wrong_use_is_one_sentence = refusals(
 SUM = {"class_name": "sum", "config": {"scores": ["dot", "alibi"]}}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("causal", [False, True], ids=["both ways", "causal"])
 @pytest.mark.parametrize("score", ["dot", SUM], ids=["dot", "sum"])
 @pytest.mark.parametrize(
@@ -124,6 +124,7 @@ def test_padding_behind_the_events_changes_nothing(
         )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("weighting", ["softmax", "gaussian"])
 @pytest.mark.parametrize(
     "make",

@@ -45,6 +45,7 @@ def seen_by(layer: keras.layers.Layer, events: np.ndarray) -> list[HeadsCall]:
     return calls
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
 def test_a_mechanism_of_any_parts_is_seen_once(mechanism: object, events: np.ndarray) -> None:
     layer = MultiHeadAttention(2, 4, mechanism)

@@ -74,6 +74,7 @@ def reference(layer: Any, distance: np.ndarray, seen: np.ndarray) -> np.ndarray:
     return joined(layer, output)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("score", ["scaled_dot", "alibi"])
 @pytest.mark.parametrize("pattern", [None, Causal(), Local(1)])
 def test_pseudo_self_attention_is_that_of_the_paper(score: str, pattern: Any) -> None:
@@ -102,6 +103,7 @@ def test_sums_of_linear_attention_begin_with_the_context(causal: bool) -> None:
     assert_close(found, joined(layer, output))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "mechanism",
     [

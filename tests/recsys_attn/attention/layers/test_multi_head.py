@@ -225,6 +225,7 @@ def test_positions_that_are_given_count() -> None:
 WITH_WEIGHTS = ["additive", "alibi", "linformer", "performer", "talking_heads"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("num_heads", [2, 5])
 @pytest.mark.parametrize("name", WITH_WEIGHTS)
 def test_a_mechanism_with_weights_belongs_to_one_layer(name: str, num_heads: int) -> None:

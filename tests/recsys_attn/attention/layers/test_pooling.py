@@ -111,7 +111,7 @@ POSITIONAL = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("places", [[0, 1, 2, 3, 4], [4, 5, 6, 7, 8], [0, 3, 4, 6, 8]])
 @pytest.mark.parametrize("mechanism", POSITIONAL, ids=str)
 def test_padding_changes_nothing_wherever_it_stands(mechanism: Any, places: list[int]) -> None:
@@ -126,6 +126,7 @@ def test_padding_changes_nothing_wherever_it_stands(mechanism: Any, places: list
     assert_close(layer(padded, present=present), expected)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mechanism", POSITIONAL, ids=str)
 def test_order_of_latent_queries_changes_nothing(mechanism: Any) -> None:
     layer = AttentionPooling(mechanism, num_queries=4, num_heads=2, head_dim=4)

@@ -129,7 +129,7 @@ def stepped(recurrence: Recurrence, events: Any, present: Any, **given: Any) -> 
 LENGTHS = np.arange(S) < np.array([[S], [4]])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", [*ATTENTION, *MIXERS])
 def test_an_encoder_steps_as_over_the_whole_sequence(name: str) -> None:
     encoder = encoder_of(name)
@@ -137,7 +137,7 @@ def test_an_encoder_steps_as_over_the_whole_sequence(name: str) -> None:
     np.testing.assert_allclose(output, encoder(X, present=LENGTHS), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("segment", [None, 2])
 @pytest.mark.parametrize("memory", [1, 3, S])
 @pytest.mark.parametrize("name", ["Transformer-XL", "sparse"])
@@ -213,6 +213,7 @@ def test_shared_blocks_and_conditions_step_too() -> None:
     assert_close(stepped(Recurrence(shared), X, LENGTHS), shared(X, present=LENGTHS))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "positions",
     [
@@ -229,6 +230,7 @@ def test_positions_of_events_are_counted(positions: Any) -> None:
     assert_close(stepped(Recurrence(encoder, positions), X, LENGTHS), expected)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["causal", "window", "blocks", "linear"])
 def test_the_state_is_bounded(name: str) -> None:
     recurrence = Recurrence(encoder_of(name))
@@ -317,6 +319,7 @@ def test_other_states_are_not_read() -> None:
         candidates.step(candidates.initial_state(B), X[:, :1])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MAPS)
 def test_step_by_step_equals_all_at_once(name: str) -> None:
     layer = attention(name, causal=True)

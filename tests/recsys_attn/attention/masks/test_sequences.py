@@ -75,6 +75,7 @@ def test_a_mask_equals_a_loop_over_pairs(
     np.testing.assert_array_equal(make(*[x.tolist() for x in inputs]), expected)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("make", "inputs", "expected"), MADE.values(), ids=MADE)
 def test_a_graph_makes_it_of_unknown_sizes(
     make: Callable[..., Any], inputs: tuple[Any, ...], expected: np.ndarray

@@ -84,6 +84,7 @@ def ends(layer: Any, count: int) -> np.ndarray:
     return np.array([max(slow.stood_for(blocks, c)) for c in range(count)])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("masked", [False, True], ids=["free", "masked"])
 @pytest.mark.parametrize("make", COMPRESSORS.values(), ids=COMPRESSORS)
 def test_compressed_equals_attention_to_summaries_made_by_loops(
@@ -136,7 +137,7 @@ IDENTITIES: dict[str, tuple[Callable[[], compressors.Compressor], list[np.ndarra
 CAUSAL = [name for name, (make, _) in IDENTITIES.items() if make().ordered]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("name", "causal"),
     [(name, False) for name in IDENTITIES] + [(name, True) for name in CAUSAL],

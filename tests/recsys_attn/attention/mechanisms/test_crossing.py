@@ -70,6 +70,7 @@ def test_layers_whose_queries_come_from_elsewhere_look_up(name: str) -> None:
         assert json.dumps(revived.get_config()) == json.dumps(config)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SMALL)
 def test_target_attention_ignores_padding_on_both_sides(name: str) -> None:
     layer, real = TargetAttention({"class_name": name, "config": SMALL[name]}), 8
@@ -125,6 +126,7 @@ def test_causal_mechanisms_refuse_queries_from_elsewhere(make: Any) -> None:
             layer(make())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["reformer", "routing_transformer", "sinkhorn", "local"])
 def test_a_router_of_one_sequence_takes_no_other_keys(name: str) -> None:
     small = {"routing_transformer": {"clusters": 2, "window": 4}}.get(name, {})

@@ -34,6 +34,7 @@ def is_global(pattern: Pattern) -> np.ndarray:
     return np.array(found)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_global_queries_have_projections_of_their_own(name: str) -> None:
     router, pattern = CASES[name]

@@ -61,6 +61,7 @@ def run(layer: Linear, *inputs: np.ndarray, **masks: np.ndarray) -> np.ndarray:
     return ops.convert_to_numpy(output)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("masked", [False, True], ids=["free", "masked"])
 @pytest.mark.parametrize("causal", [False, True], ids=["over a history", "causal"])
 @every_map

@@ -37,7 +37,7 @@ def step_by_step(layer: Linear, query: np.ndarray, key: np.ndarray, value: np.nd
     return ops.convert_to_numpy(ops.concatenate(outputs, axis=1)), state
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @every_map
 @every_decay
 def test_causal_form_equals_the_recurrence(make: Callable[[], Any], decay: Any) -> None:
@@ -49,6 +49,7 @@ def test_causal_form_equals_the_recurrence(make: Callable[[], Any], decay: Any) 
         assert kept.shape == after.shape
 
 
+@pytest.mark.sampled(3)
 @every_map
 @every_decay
 def test_events_may_come_in_portions_with_padding(make: Callable[[], Any], decay: Any) -> None:
@@ -63,6 +64,7 @@ def test_events_may_come_in_portions_with_padding(make: Callable[[], Any], decay
     np.testing.assert_array_equal(layer.read(empty, QUERY), 0)
 
 
+@pytest.mark.sampled(3)
 @every_map
 @every_decay
 def test_reading_the_state_equals_a_call_over_the_history(

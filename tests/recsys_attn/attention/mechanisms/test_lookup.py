@@ -41,6 +41,7 @@ def retrieved(router: Any, **kwargs: Any) -> Lookup:
     return Lookup(router, "scaled_dot", **kwargs)
 
 
+@pytest.mark.sampled(2)
 @each_router
 def test_queries_are_independent(make: Callable[[], Any]) -> None:
     layer = Lookup(make())
@@ -52,6 +53,7 @@ def test_queries_are_independent(make: Callable[[], Any]) -> None:
     np.testing.assert_allclose(turned[:, ::-1], together, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.sampled(2)
 @each_router
 def test_padding_changes_nothing(make: Callable[[], Any]) -> None:
     layer, real = retrieved(make()), 13

@@ -76,7 +76,7 @@ def case(name: str) -> tuple[Any, tuple[np.ndarray, ...], dict[str, np.ndarray]]
     return ALONG[name](), (SELF, KEY, VALUE), {"query_mask": KEY_MASK, "key_mask": KEY_MASK}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @every_mechanism
 def test_heads_are_separate_attentions(name: str) -> None:
     layer, inputs, masks = case(name)
@@ -90,7 +90,7 @@ def test_heads_are_separate_attentions(name: str) -> None:
         assert_close(output_of(alone, *inputs_of_head, **masks), together[:, :, one])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @every_mechanism
 def test_batch_of_one_meets_any_batch(name: str) -> None:
     layer, (query, key, value), masks = case(name)
@@ -103,6 +103,7 @@ def test_batch_of_one_meets_any_batch(name: str) -> None:
         assert_close(output_of(layer, *inputs, **given), output_of(layer, *repeated, **given))
 
 
+@pytest.mark.sampled(3)
 @every_mechanism
 def test_nothing_to_attend_gives_zeros(name: str) -> None:
     layer, inputs, masks = case(name)
@@ -113,6 +114,7 @@ def test_nothing_to_attend_gives_zeros(name: str) -> None:
     assert np.abs(output[0]).max() > 0
 
 
+@pytest.mark.sampled(3)
 @every_mechanism
 def test_no_requests_and_no_events_are_taken(name: str) -> None:
     tensorflow()  # other backends know the shapes of a batch beforehand
@@ -136,7 +138,7 @@ GRAPHS = (
 )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_one_graph_serves_every_size(name: str) -> None:
     tf = tensorflow()
@@ -157,7 +159,7 @@ def test_one_graph_serves_every_size(name: str) -> None:
         assert_close(graph(*some, mask), output_of(layer, *some, key_mask=mask))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", [*ROUTED, "lookup, lsh", "lookup, sinkhorn", "favor", "chain"])
 def test_training_in_a_graph_reaches_every_input(name: str) -> None:
     tf = tensorflow()

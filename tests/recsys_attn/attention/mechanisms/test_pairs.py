@@ -33,7 +33,7 @@ SHAPES = {
 each_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @each_shape
 @pytest.mark.parametrize("name", ROUTERS)
 def test_pairs_count_as_in_dense(name: str, shape: Any) -> None:
@@ -68,6 +68,7 @@ LIMITS = {
 }
 
 
+@pytest.mark.sampled(3)
 @each_shape
 @pytest.mark.parametrize("name", LIMITS)
 def test_a_bias_reaches_groups_by_content(name: str, shape: Any) -> None:

@@ -43,6 +43,7 @@ def test_scores_run_in_groups_as_over_the_whole(score: str) -> None:
     assert_close(output_of(blocks), expected)
 
 
+@pytest.mark.sampled(2)
 @each_router
 def test_a_mask_of_nothing_is_no_mask(make: Callable[[], Any]) -> None:
     layer, nothing = routed(make()), np.ones((B, S), bool)

@@ -70,7 +70,7 @@ def case(name: str, mask: bool) -> tuple[Any, np.ndarray, dict[str, np.ndarray]]
     return MECHANISMS[name](), query, masks
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @masked
 @each_mechanism
 def test_weights_times_values_are_the_output(name: str, mask: bool) -> None:
@@ -142,6 +142,7 @@ def test_a_graph_of_unknown_sizes_has_the_same_weights(name: str) -> None:
 EVENTS = SELF[:, :, 0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mechanism", ["reformer", "longformer", "sinkhorn", "linformer"])
 def test_layers_return_the_weights_of_every_mechanism(mechanism: str) -> None:
     inputs = keras.Input(EVENTS.shape[1:])

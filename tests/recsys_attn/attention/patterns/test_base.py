@@ -35,6 +35,7 @@ from tests.support.patterns import ALL, LENGTHS, PER_HEAD
 from tests.support.refusals import refusals
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("pattern", ALL.values(), ids=ALL)
 def test_dense_with_a_pattern_is_dense_with_its_matrix_as_mask(pattern: Pattern) -> None:
     rng = np.random.default_rng(0)
@@ -51,7 +52,7 @@ def test_dense_with_a_pattern_is_dense_with_its_matrix_as_mask(pattern: Pattern)
     np.testing.assert_allclose(revived(query[:, 4:], key, value)[0], output[:, 4:], atol=1e-6)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("pattern", ALL.values(), ids=ALL)
 def test_a_graph_traced_once_serves_any_length(pattern: Pattern) -> None:
     tf = tensorflow()

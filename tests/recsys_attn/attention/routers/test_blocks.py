@@ -19,6 +19,7 @@ from tests.support.references import routers as loops
 RNG = np.random.default_rng(0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "options",
     [
@@ -49,6 +50,7 @@ FIRST = patterns.Global((0, 1, 2, 3))
 BIG_BIRD = patterns.Block(4, 1) | patterns.EdgeBlocks(4) | patterns.RandomBlocks(4, 2, seed=3)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("router", "pattern"),
     [

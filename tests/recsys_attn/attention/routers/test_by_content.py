@@ -45,6 +45,7 @@ def lsh_pairs(layer: Routed, real: np.ndarray) -> np.ndarray:
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("size", "buckets", "rounds"), [(4, 2, 1), (3, 6, 2), (4, 2, 5), (23, 4, 3), (64, 2, 1)]
 )

@@ -51,6 +51,7 @@ def bucket_pairs(layer: Routed, real: np.ndarray) -> np.ndarray:
     return pairs
 
 
+@pytest.mark.sampled(3)
 @masked
 @pytest.mark.parametrize("name", ["lsh", "lsh, rounds", "k-means"])
 def test_a_token_attends_the_last_of_its_bucket(name: str, masks: dict[str, Any]) -> None:
@@ -60,6 +61,7 @@ def test_a_token_attends_the_last_of_its_bucket(name: str, masks: dict[str, Any]
     assert_close(output, loops.attended(reference.dot(QUERY, KEY, scale=True), pairs, VALUE))
 
 
+@pytest.mark.sampled(3)
 @masked
 @pytest.mark.parametrize("size", [4, 12, 64])
 def test_sinkhorn_sorts_earlier_blocks(size: int, masks: dict[str, Any]) -> None:
@@ -97,6 +99,7 @@ def weights_of(layer: Routed, length: int, key: np.ndarray) -> np.ndarray:
     return numpy(dense_weights(weights, length, length))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ROUTERS)
 def test_no_pair_of_the_past_depends_on_the_future(name: str) -> None:
     """Whatever follows, and however much of it: the same keys, and the same weights."""

@@ -67,6 +67,7 @@ def test_a_pattern_beyond_the_blocks_is_refused(router: Blocks, pattern: Pattern
             mechanism(router, pattern=pattern)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("router", "pattern"), WITHIN, ids=lambda x: repr(x)[:40])
 def test_a_pattern_within_the_blocks_is_that_of_dense(router: Blocks, pattern: Pattern) -> None:
     routed, _ = Routed(router, pattern=pattern)(EVENTS, EVENTS, EVENTS)

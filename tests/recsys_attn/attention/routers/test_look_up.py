@@ -80,6 +80,7 @@ def test_lsh_finds_the_last_of_the_bucket_in_each_round(
     assert_finds(layer, found, key_mask=mask, key_positions=positions)
 
 
+@pytest.mark.sampled(3)
 @masked
 @pytest.mark.parametrize(("clusters", "window"), [(1, 4), (5, 3), (2, 99)])
 def test_k_means_finds_the_nearest_cluster(clusters: int, window: int, mask: np.ndarray) -> None:
@@ -131,6 +132,7 @@ def test_blocks_are_found_by_position(
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [4, 12, 64])
 @pytest.mark.parametrize(
     "mask", [EVERYTHING, KEY_MASK, np.arange(S) >= np.array([[9], [S]])], ids=["no", "some", "left"]
@@ -171,7 +173,7 @@ LIMITS = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("rows", [None, np.array([[5, 17, S - 1], [S, 0, 2]])], ids=["last", "any"])
 @pytest.mark.parametrize(("router", "score", "pattern"), LIMITS.values(), ids=LIMITS)
 def test_the_limit_is_dense(router: Any, score: str, pattern: Any, rows: Any) -> None:

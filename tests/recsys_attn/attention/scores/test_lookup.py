@@ -65,6 +65,7 @@ MECHANISMS: dict[str, Callable[[scores.Score], Any]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("score", "mechanism"),
     [*((score, "routed") for score in LENGTHS), ("location", "dense"), ("location", "retrieved")],
@@ -86,6 +87,7 @@ def test_mechanism_counts_whole_keys_not_those_of_a_group(score: str, mechanism:
         graph(longer)
 
 
+@pytest.mark.sampled(2)
 @every_score
 def test_keys_are_counted_where_positions_are_given_too(make: Make) -> None:
     tf = tensorflow()

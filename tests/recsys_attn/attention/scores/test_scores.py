@@ -139,6 +139,7 @@ CASES = CONTENT | POSITIONAL
 TWO_SIZES = ("general", "additive", "key_only")  # of scores whose keys may be longer than queries
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("batches", [(B, B), (1, B), (B, 1)], ids=str)
 @pytest.mark.parametrize("name", CASES)
 def test_score_equals_a_loop_over_pairs(name: str, batches: tuple[int, int]) -> None:
@@ -163,7 +164,7 @@ def test_queries_are_the_last_keys_or_reach_back_before_them(
     assert_close(layer(query, key), expected(pair_score(*weights_of(layer)), query, key))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("leading", "batches"),
     [((B, N), (B, B)), ((1, N), (B, B)), ((B, 1), (1, B)), ((1, 1), (B, 1)), ((B, N), (1, 1))],
@@ -183,6 +184,7 @@ def test_score_equals_a_loop_over_pairs_at_any_positions(
     assert_close(np.broadcast_to(logits, (B, N, T, S)), wanted)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", POSITIONAL)
 def test_graph_of_unknown_sizes_takes_any_positions(name: str) -> None:
     tf = tensorflow()

@@ -49,6 +49,7 @@ def mask_of(shape: tuple[int, ...] | None) -> tuple[np.ndarray | None, np.ndarra
     return allowed, np.broadcast_to(True if allowed is None else allowed, SHAPE)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", SHAPES_OF_MASKS, ids=str)
 @pytest.mark.parametrize(("make", "row"), ROWS.values(), ids=ROWS)
 def test_weights_equal_a_loop_over_rows(
