@@ -86,6 +86,7 @@ TABLES: dict[str, tuple[Change, str]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", TABLES)
 def test_invalid_rows_are_one_error(
     tmp_path: Path, clicks: Path, rows: pa.Table, case: str
@@ -127,6 +128,7 @@ def test_full_disk_in_ingest_leaves_no_files(
     assert f"No space left on the disk while writing {tmp_path}" in _ingest(tmp_path)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("step", "function"),
     [("fit", "pyarrow.parquet.write_table"), ("train", "keras.Model.save")],

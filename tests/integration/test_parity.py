@@ -1,9 +1,7 @@
-"""Raw rows over gRPC score as in the batch, with every kind of feature."""
+"""Raw rows over gRPC score as in the training path, with every kind of feature."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,67 +9,28 @@ from typing import Any
 import grpc
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from recsys_attn.schema import Numeric, Sequence
+from pipelines.scoring.scorer import Scorer
 from serving.client import Client
 from serving.config.server_config import ServerConfig
 from serving.protos import scoring_pb2_grpc
 from serving.server.server import create_server
-from tests.integration.commands import invoke
 from tests.serving.rank_messages import make_rank_request, read_rank_response
 from tests.support import shop
-from tests.support.exports import split_requests
-
-SETTINGS: dict[str, Any] = {
-    "name": "shop",
-    "model": {
-        "width": 4,
-        "target_attention": {"class_name": "interest", "config": {"units": [5]}},
-        "num_layers": 1,
-        "head_dim": 3,
-        "expert_units": [7],
-    },
-    "training": {"epochs": 1, "batch_size": 300, "learning_rate": 0.05},
-}
-
-
-def _options(part: Any) -> dict[str, Any]:
-    """A feature or task of the schema as in an experiment file."""
-    values = dataclasses.asdict(part)
-    names = {"size", "dtype"} if isinstance(part, Numeric) else {"size"}
-    names |= {"side"} if isinstance(part, Sequence) else set()
-    return {key: value for key, value in values.items() if value is not None and key not in names}
+from tests.support.exports import split_requests, write_shop_export
+from tests.support.once import once
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trained and exported run on a table of the shop, and batch scores of new rows."""
-    folder = tmp_path_factory.mktemp("shop")
-    path = shop.write(folder / "shop.parquet", [shop.table(300, seed=11)])
-    parts = {
-        "data": {"source": "parquet", "path": str(path), "request": "request"},
-        "features": [_options(feature) for feature in shop.SCHEMA.features],
-        "tasks": [_options(task) for task in shop.SCHEMA.tasks],
-    }
-    (folder / "run").mkdir()
-    (folder / "run" / "experiment.json").write_text(json.dumps({**SETTINGS, **parts}), "utf-8")
-    for step in ("ingest", "fit", "train", "export"):
-        result = invoke(step, folder / "run")
-        assert result.exit_code == 0, result.output
-
-    rows = shop.table(40, seed=12, unknown=True)
-    pq.write_table(rows.drop_columns(["click", "bought", "clicked"]), folder / "rows.parquet")
-    arguments = ("--input", folder / "rows.parquet", "--output", folder / "scores.parquet")
-    result = invoke("score", folder / "run", *arguments)
-    assert result.exit_code == 0, result.output
-    return folder
+    """The export of the shop's model."""
+    return once(tmp_path_factory, "shop-export", write_shop_export)
 
 
 @pytest.fixture(scope="module")
 def address(folder: Path) -> Iterator[str]:
-    config = ServerConfig(str(folder / "run" / "export" / "shop"), port=0)
+    config = ServerConfig(str(folder), model_name="shop", port=0)
     server, port = create_server(config)
     server.start()
     yield f"localhost:{port}"
@@ -84,9 +43,13 @@ def client(address: str) -> Iterator[Client]:
         yield client
 
 
-@pytest.fixture
-def scored(folder: Path) -> pa.Table:
-    return pq.read_table(folder / "scores.parquet")
+@pytest.fixture(scope="module")
+def scored() -> pa.Table:
+    """New rows with the scores of the training path."""
+    fitted, rows = shop.fitted(), shop.table(40, seed=12, unknown=True)
+    for task, scores in Scorer(shop.model(fitted)).score_table(rows, fitted, "request").items():
+        rows = rows.append_column(f"{task}_score", pa.array(scores))
+    return rows
 
 
 def _raw(table: pa.Table, side: str | None = None) -> list[dict[str, Any]]:
@@ -94,7 +57,7 @@ def _raw(table: pa.Table, side: str | None = None) -> list[dict[str, Any]]:
     return table.select(names).to_pylist()
 
 
-def test_rows_and_requests_score_as_in_the_batch(client: Client, scored: pa.Table) -> None:
+def test_rows_and_requests_score_as_in_training(client: Client, scored: pa.Table) -> None:
     rows = _raw(scored)
     _check(client.predict_rows(rows), scored)
     present = [{n: v for n, v in row.items() if v is not None} for row in rows]

@@ -189,7 +189,7 @@ KERAS = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", KERAS)
 def test_rematerialised_gradients_are_the_same(name: str) -> None:
     layer = KERAS[name]()

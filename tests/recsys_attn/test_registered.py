@@ -62,6 +62,7 @@ assert find_spec("keras") and find_spec("keras") and "keras" not in sys.modules
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", ["recsys_attn", "keras"])
 def test_a_fresh_process_loads_a_model_after_one_import(first: str, tmp_path: Path) -> None:
     items, events = keras.Input((3, 5)), keras.Input((7, 5))

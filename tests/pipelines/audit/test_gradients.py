@@ -32,7 +32,7 @@ def test_methods_agree_exactly_on_a_linear_model(fitted, units):
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param("attention_ranker", marks=pytest.mark.thorough), "context"],
+    params=["attention_ranker", pytest.param("context", marks=pytest.mark.thorough)],
 )
 def model(request, fitted):
     """Models with a query of a history; one whose encoder also reads a feature by name."""

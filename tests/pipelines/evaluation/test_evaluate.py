@@ -176,6 +176,7 @@ def test_predictions_are_the_rows_of_the_split(run, fitted, model, table):
         np.testing.assert_allclose(found, scores, rtol=0, atol=2e-6)
 
 
+@pytest.mark.thorough
 def test_group_is_the_request_if_there_is_one(run, table):
     predictions, summary = run()
     assert summary["group"] == "request"

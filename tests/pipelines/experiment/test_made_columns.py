@@ -132,6 +132,7 @@ def test_impossible_features_are_refused(
         experiment(tmp_path, **overrides)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

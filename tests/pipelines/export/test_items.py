@@ -73,6 +73,7 @@ def rows() -> pa.Table:
     return pa.table({"item": pa.array(ids, pa.int64()), "history": histories})
 
 
+@pytest.mark.sampled(2)
 def test_requests_have_the_id_only(exported) -> None:
     fitted, model, manifest, target = exported
     loaded = tf.saved_model.load(str(target))

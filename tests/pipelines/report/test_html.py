@@ -156,6 +156,7 @@ def test_the_same_folder_gives_the_same_file(page, tmp_path):
     assert not re.search(r"\b20\d\d-\d\d-\d\d\b", page.html)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("label", "word"), [(0, "negative"), (1, "positive")])
 def test_a_task_of_one_class_or_no_rows_says_so(tmp_path, label, word):
     metrics, columns = folders.metrics(), folders.columns()

@@ -156,6 +156,7 @@ def test_penalties_alone_have_the_factor(rows: int | None) -> None:
     np.testing.assert_allclose(slopes, 1 / (1 + np.exp(-1)) + np.array([0, 1, 2]), rtol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows", [4, 6])
 def test_step_has_the_penalty_of_the_order(rows: int) -> None:
     """The mean over rows is that of the batch, also where the last micro-batch is smaller."""

@@ -60,6 +60,7 @@ def _manifest(run: Path, folder: str) -> dict[str, Any]:
     return dict(json.loads((run / folder / "manifest.json").read_text()))
 
 
+@pytest.mark.thorough
 def test_pruned_run_scores_as_the_gated_one(run: Path, tmp_path: Path) -> None:
     result = invoke("prune", run, "--epochs", "0")
     assert result.exit_code == 0, result.output

@@ -174,7 +174,7 @@ def test_segments_follow_the_equation() -> None:
     np.testing.assert_allclose(layer(WHOLE), np.concatenate(outputs, 1), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("segment", [1, 4, 14, 20])
 def test_a_long_memory_is_the_whole_pass(segment: int) -> None:
     layer = windowed(memory=14, segment=segment)

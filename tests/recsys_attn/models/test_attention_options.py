@@ -173,6 +173,7 @@ def segments(name: str, **config: Any) -> dict[str, Any]:
     return {"class_name": "segments", "config": {"encoder": encoder, "segment": 2, "memory": 3}}
 
 
+@pytest.mark.thorough
 def test_a_long_memory_over_segments_is_the_plain_encoder() -> None:
     plain = {"class_name": "transformer_xl", "config": {"max_distance": 9}}
     cut = segments("transformer_xl", max_distance=9)

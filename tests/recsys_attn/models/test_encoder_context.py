@@ -91,7 +91,7 @@ def test_a_new_condition_changes_nothing(how: str) -> None:
     assert_close(interest(ranker, others(values)), interest(ranker, values))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("how", WAYS)
 def test_a_saved_model_keeps_its_context(how: str, tmp_path: Path) -> None:
     model(how).save(tmp_path / "model.keras")
@@ -99,6 +99,7 @@ def test_a_saved_model_keeps_its_context(how: str, tmp_path: Path) -> None:
     assert_close(scores(loaded, inputs())["click"], scores(model(how), inputs())["click"])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["film", "keys"])
 def test_pruning_keeps_the_features_of_the_encoder(how: str) -> None:
     context = {"features": FEATURES, "how": how}

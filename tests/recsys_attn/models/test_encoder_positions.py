@@ -166,6 +166,7 @@ def test_learned_positions_are_as_many_as_events() -> None:
     assert [tuple(table.shape) for table in tables] == [(S, 8)]
 
 
+@pytest.mark.thorough
 def test_blocks_may_share_the_biases_of_transformer_xl(tmp_path: Path) -> None:
     shared, own = (
         model(

@@ -186,6 +186,7 @@ def test_padded_candidates_change_no_score_with_a_history_of_the_context(name: s
     assert np.isfinite(history.history["loss"]).all()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name",
     [

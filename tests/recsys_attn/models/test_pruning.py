@@ -86,7 +86,7 @@ def test_pruned_model_scores_as_the_gated_one(name: str, seed: int, tmp_path: Pa
         assert gate_counts(each) == kept
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", GATED)
 def test_gates_that_are_left_are_constants(name: str) -> None:
     smaller = prune(with_gates(name, 3))

@@ -104,6 +104,7 @@ def test_softmax_of_half_precision_states_is_computed_in_float32() -> None:
     assert_close(loss, expected(states=rounded), rtol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_graph_traced_once_serves_any_number_of_positions(compiled: bool) -> None:
     tf = tensorflow()

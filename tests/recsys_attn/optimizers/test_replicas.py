@@ -17,11 +17,8 @@ Trained = tuple[str, dict[str, np.ndarray]]
 
 @pytest.fixture(
     scope="module",
-    params=[
-        # `Split` holds `LazyAdam` and Keras' own.
-        pytest.param(name, marks=() if name == "Split" else pytest.mark.thorough)
-        for name in replicas.MAKERS
-    ],
+    # Two workers of `tests/pipelines/training` train like one.
+    params=[pytest.param(name, marks=pytest.mark.thorough) for name in replicas.MAKERS],
 )
 def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """Returns the name of an optimizer and its final weights."""

@@ -129,6 +129,7 @@ def test_a_table_without_gradient_is_left_alone() -> None:
     np.testing.assert_allclose(numpy(variables[1]), 0.99 * KERNEL, rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_averages_of_the_rest_replace_it_in_the_end() -> None:
     """The moving average of Keras goes through to the part that has one."""
     weights = {}

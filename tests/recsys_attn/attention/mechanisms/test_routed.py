@@ -116,6 +116,7 @@ test_wrong_arguments_are_refused = refusals(
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("length", [7, 11])
 def test_a_model_of_any_length_takes_every_length(length: int) -> None:
     inputs = keras.Input((None, H))

@@ -115,7 +115,7 @@ def test_events_of_a_summary_without_shares_count_equally(make: Make) -> None:
         assert_close(share[b, 0, c], expected)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "name", ["routed, rounds", "lookup, k-means", "routed, Sinkhorn", "segments"]
 )

@@ -113,6 +113,7 @@ A_PLAN_A_HEAD = patterns.PerHead(
 )
 
 
+@pytest.mark.thorough
 def test_each_head_has_a_plan_of_its_own() -> None:
     router = Blocks(4, first=1, last=1, random=2, seed=SEEDS)
     for length in (S, 13, 3):

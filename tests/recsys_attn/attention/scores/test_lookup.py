@@ -65,7 +65,7 @@ MECHANISMS: dict[str, Callable[[scores.Score], Any]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("score", "mechanism"),
     [*((score, "routed") for score in LENGTHS), ("location", "dense"), ("location", "retrieved")],
