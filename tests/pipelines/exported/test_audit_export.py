@@ -128,7 +128,7 @@ def _starts() -> np.ndarray:
     return np.array([0, *change, TABLE.num_rows])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -78,6 +78,7 @@ def test_a_model_with_a_second_table_exports(name: str, tmp_path: Path) -> None:
     assert 0 <= manifest["parity"]["max_abs_difference"] < 1e-5
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "scores"),
     [pytest.param("sasrec", False, marks=pytest.mark.thorough), ("bert4rec", True)],

@@ -56,6 +56,7 @@ def whole(
     return trained(finished, tmp_path_factory.mktemp("whole"), **options)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["stopped", pytest.param("died", marks=pytest.mark.thorough)])
 def test_interrupted_training_ends_in_the_same_state(
     how: str,
