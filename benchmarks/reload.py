@@ -62,7 +62,7 @@ def write_model(folder: Path) -> dict[str, np.ndarray]:
     schema = Schema(tuple(features), (Task("click"),))
     sample = DataSplit(folder / "rows.parquet")
     fitted = fit(schema, sample.batches([feature.name for feature in features]))
-    model = autoint(fitted.schema, num_layers=2)
+    model = autoint(fitted.schema, interaction={"num_layers": 2})
     options = ExportOptions(parity_rows=100, warmup_requests=20)
     exported = folder / "export"
     manifest = export(exported, NAME, 1, model, fitted, None, sample, options)

@@ -12,12 +12,13 @@ import json
 import re
 import types
 import typing
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from docs.key_examples import EXAMPLES, OF_SEQUENCES
@@ -30,7 +31,6 @@ from recsys_attn.blocks import activations, norms
 from recsys_attn.id_transforms import Vocabulary
 from recsys_attn.interactions.field_update import FieldUpdate
 from recsys_attn.models import MODELS, encoders, option_types, placements
-from recsys_attn.models.encoder_context import EncoderContext
 from recsys_attn.objectives import ITEM_LOSSES
 
 _REFERENCE = Path(__file__).parent / "reference"
@@ -58,10 +58,10 @@ _CHECKED = {  # options of models, by the function that checks them
     option_types.count: "whole number ≥ 1",
     option_types.heads: "whole number ≥ 1, or a list of two: heads of queries, heads of keys",
     option_types.head_size: "whole number ≥ 1, or a list of two: size of keys, size of values",
-    option_types.factor: "number ≥ 0",
     option_types.share: "number from 0 to 1",
     option_types.factor: "number ≥ 0",
     option_types.sizes: "list of whole numbers ≥ 1",
+    option_types.layers: "list of whole numbers ≥ 1, at least one",
     option_types.names: "list of names of features",
     activations.serialize: "name of an activation",
     presets.get: _MECHANISM,
@@ -69,7 +69,6 @@ _CHECKED = {  # options of models, by the function that checks them
     positions.get: "name or table of [positions](attention.md#positions)",
     encoders.get: "name or table of a [mechanism, a mixer or a block](attention.md)",
     FieldUpdate.of: "table of `residual`, `norm` and `relu`",
-    EncoderContext.of: "table of `features` and `how`: [a context](attention.md#context)",
     placements.check_gates: "name or table of a [gate](attention.md#gates), or a table by place",
     placements.check_disagreement: "table of numbers, or a table by place",
     ITEM_LOSSES.get: "name or table of a [loss](../guides/sequence-models.md#losses)",
@@ -87,12 +86,17 @@ class Key(NamedTuple):
 
 
 class Table(NamedTuple):
-    """One table of the file: its dotted path, whether it is a list, its class and its kind."""
+    """One table of the file: its dotted path, whether it is a list, its class and its kind.
+
+    `outer` is the kind of the table around it, such as the model, by which a reader tells it from
+    others of the same path.
+    """
 
     path: str
     listed: bool
     owner: type
     kind: str
+    outer: str = ""
 
     @property
     def anchor(self) -> str:
@@ -139,7 +143,11 @@ def tables(root: type) -> list[Table]:
     """All tables of a file, each class once."""
     found: dict[type, Table] = {}
     _collect(Table("", False, root, ""), found)
-    return list(found.values())
+    names = Counter((table.path, table.kind) for table in found.values())
+    return [
+        table._replace(kind=table.outer) if names[table.path, table.kind] > 1 else table
+        for table in found.values()
+    ]
 
 
 def _collect(table: Table, found: dict[type, Table]) -> None:
@@ -150,7 +158,7 @@ def _collect(table: Table, found: dict[type, Table]) -> None:
         for owner in owners:
             if owner not in found:
                 kind = _kind(owner) if len(owners) > 1 else ""
-                _collect(Table(path, _is_list(key.annotation), owner, kind), found)
+                _collect(Table(path, _is_list(key.annotation), owner, kind, table.kind), found)
 
 
 def classes(annotation: Any) -> Iterator[type]:
@@ -182,6 +190,9 @@ def words(annotation: Any, links: Mapping[type, str]) -> str:
     """A type in plain words."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
+        if any(isinstance(part, BeforeValidator) for part in args[1:]):
+            alone = " or its `name`" if "name" in args[0].model_fields else ""
+            return f"{words(args[0], links)}{alone}"
         checks = [getattr(part, "func", part) for part in args[1:]]
         checked = next((_CHECKED[c] for c in checks if inspect.isroutine(c)), None)
         return checked or " ".join([words(args[0], links), *_limits(args[1:])])
@@ -267,7 +278,7 @@ def page(root: type, head: str) -> str:
     every = tables(root)
     links = {
         table.owner: f"[table](#{table.anchor})"
-        if not table.kind
+        if table.kind in ("", table.outer)
         else f"[`{table.kind}`](#{table.anchor})"
         for table in every
     }

@@ -41,26 +41,32 @@ def _model(name: str) -> tuple[Callable[..., RankingModel], dict[str, Any]]:
     fields = {"width": sizes.WIDTH}
     deep = {**fields, "mlp_units": sizes.DEEP_UNITS}
     history = {"width": sizes.HISTORY_WIDTH, "mlp_units": sizes.MLP_UNITS}
-    experts = {**fields, "expert_units": sizes.EXPERT_UNITS, "tower_units": sizes.TOWER_UNITS}
-    heads = {**fields, "num_layers": sizes.LAYERS, "num_heads": sizes.HEADS}
+    towers = {**fields, "tower_units": sizes.TOWER_UNITS}
+    shared = {"number": sizes.EXPERTS, "units": sizes.EXPERT_UNITS}
+    heads = {"num_layers": sizes.LAYERS, "num_heads": sizes.HEADS}
     # Self-attention, and then the target's by dot products; without positions, as the peers'.
-    encoder = {"encoder": "transformer", "encoder_positions": "none"}
-    counts = {
+    encoder = {"encoder": {"name": "transformer", "positions": "none"}}
+    layers = {
         "num_layers": sizes.EXPERT_LAYERS,
-        "task_experts": sizes.TASK_EXPERTS,
-        "shared_experts": sizes.SHARED_EXPERTS,
+        "task": sizes.TASK_EXPERTS,
+        "shared": sizes.SHARED_EXPERTS,
+        "units": sizes.EXPERT_UNITS,
     }
-    cross = {"cross_layers": sizes.CROSS_LAYERS, "structure": "parallel"}
+    cross = {"cross": {"num_layers": sizes.CROSS_LAYERS}, "structure": "parallel"}
+
+    def autoint(name: str) -> dict[str, Any]:
+        return {**fields, "interaction": {**heads, "head_dim": sizes.HEAD_DIMS[name]}}
+
     known: dict[str, tuple[Callable[..., RankingModel], dict[str, Any]]] = {
-        "autoint": (models.autoint, {**heads, "head_dim": sizes.HEAD_DIMS["autoint"]}),
-        "autoint8": (models.autoint, {**heads, "head_dim": sizes.HEAD_DIMS["autoint8"]}),
+        "autoint": (models.autoint, autoint("autoint")),
+        "autoint8": (models.autoint, autoint("autoint8")),
         "dcnv2": (models.dcn, {**deep, **cross}),
         "deepfm": (models.deepfm, {**deep, "dropout": 0.0}),
         "din": (models.din, history),
         "din_encoded": (models.din, {**history, **encoder, "target_attention": "transformer"}),
         "dien": (models.dien, {**history, "auxiliary_weight": 0}),
-        "mmoe": (models.mmoe, {**experts, "num_experts": sizes.EXPERTS}),
-        "ple": (models.ple, {**experts, **counts}),
+        "mmoe": (models.mmoe, {**towers, "experts": shared}),
+        "ple": (models.ple, {**towers, "experts": layers}),
     }
     return known[name]
 

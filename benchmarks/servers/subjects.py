@@ -68,7 +68,9 @@ def schema_of(name: str) -> Schema:
 def model_of(name: str, schema: Schema) -> RankingModel:
     """A model with its first weights."""
     if name == "autoint":
-        return models.autoint(schema, width=16, num_layers=2, num_heads=2, head_dim=32)
+        return models.autoint(
+            schema, width=16, interaction={"num_layers": 2, "num_heads": 2, "head_dim": 32}
+        )
     if name == "din":
         return models.din(schema, width=32)
     if name == "logistic_regression":

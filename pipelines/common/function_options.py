@@ -9,9 +9,10 @@ import types
 from collections.abc import Callable, Collection, Sequence
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import AfterValidator, create_model
+from pydantic import AfterValidator, BeforeValidator, create_model
 
 from pipelines.common.toml_table import TomlTable
+from recsys_attn import options
 
 Table = TypeVar("Table", bound=TomlTable)
 
@@ -26,21 +27,59 @@ def options_of(
 
     Args:
         function: Its annotations are the types; `Annotated[type, check]` has a function that
-            raises a ValueError or a TypeError for a wrong value. Without one, any value fits.
+            raises a ValueError or a TypeError for a wrong value, or an `options.Table`, which is a
+            table of the file too. Without one, any value fits.
         base: The class to extend.
         without: Arguments that are no keys.
         more: More fields, as `pydantic.create_model` takes them.
     """
     fields: dict[str, Any] = {
-        parameter.name: (
-            Any if parameter.annotation is parameter.empty else _checked(parameter.annotation),
-            ... if parameter.default is parameter.empty else parameter.default,
-        )
-        for parameter in inspect.signature(function, eval_str=True).parameters.values()
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in without
+        name: _field(parameter)
+        for name, parameter in options.parameters(function).items()
+        if parameter.kind is parameter.KEYWORD_ONLY and name not in without
     }
     name = f"{function.__name__}_options"
-    return create_model(name, __base__=base, __doc__=function.__doc__, **fields, **more)
+    return create_model(name, __base__=base, __doc__=function.__doc__, **{**fields, **more})
+
+
+def short_form(table: type[TomlTable], keys: Collection[str]) -> Any:
+    """The type of a table of which the value of its key `name` may stand alone."""
+    return Annotated[table, BeforeValidator(functools.partial(_expanded, keys=keys))]
+
+
+def _expanded(value: Any, keys: Collection[str]) -> Any:
+    """The whole table. Its lists are tuples, as pydantic is strict about values of a validator."""
+    table = options.expanded(value, keys)
+    if not isinstance(table, dict):
+        return table
+    return {key: tuple(item) if isinstance(item, list) else item for key, item in table.items()}
+
+
+def _field(parameter: inspect.Parameter) -> tuple[Any, Any]:
+    """The type of an option and its default."""
+    default = ... if parameter.default is parameter.empty else parameter.default
+    table: Any = options.table_of(parameter.annotation)
+    if table is not None:
+        kind = _table(table, default if isinstance(default, table) else None)
+        field: Any = short_form(kind, kind.model_fields)
+        if isinstance(default, table):
+            return field, kind()
+        return (field | None if default is None else field), default
+    annotation = parameter.annotation
+    return Any if annotation is parameter.empty else _checked(annotation), default
+
+
+@functools.cache
+def _table(table: Any, default: options.Table | None) -> type[TomlTable]:
+    """The table of the file for a table of options; its keys have the values of `default`."""
+    parent = table.__bases__[0]
+    base = TomlTable if parent is options.Table else _table(parent, None)
+    defaults = {} if default is None else vars(default)
+    fields: dict[str, Any] = {
+        name: _field(parameter.replace(default=defaults.get(name, parameter.default)))
+        for name, parameter in options.parameters(table).items()
+    }
+    return create_model(table.__name__, __base__=base, __doc__=table.__doc__, **fields)
 
 
 def _checked(annotation: Any) -> Any:

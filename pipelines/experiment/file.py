@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from pipelines.common.artifacts import EXPERIMENT, read_json
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.validation_errors import explain
+from recsys_attn.options import expanded
 
 Table = TypeVar("Table")
 
@@ -101,9 +102,12 @@ def _iso_text(value: Any) -> str:
 
 def _set(values: dict[str, Any], key: str, value: Any) -> None:
     """Sets a dotted key; `imports+` adds to a list."""
-    *tables, last = key.removesuffix("+").split(".")
+    *tables, last = keys = key.removesuffix("+").split(".")
     for depth, table in enumerate(tables, 1):
-        values = values.setdefault(table, {})
+        inner = values.setdefault(table, {})
+        if tables[0] == "model" and depth > 1 and keys[depth] not in ("class_name", "config"):
+            inner = values[table] = expanded(inner, ("name",))  # of `encoder = "gru"`
+        values = inner
         if not isinstance(values, dict):
             name = ".".join(tables[:depth])
             raise PipelineError(

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
-from pipelines.common.function_options import options_of
+from pipelines.common.function_options import options_of, short_form
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.encoder_options import EncoderFrom
-from recsys_attn.model_names import arguments_by_model
+from recsys_attn.model_names import Keys, arguments_by_model
 
 DEFAULT_MODEL = "attention_ranker"
 
@@ -57,10 +57,21 @@ def _one_of(tables: Iterable[type[ModelOptions]]) -> Any:
     return Annotated[functools.reduce(operator.or_, tables), Field(discriminator="name")]
 
 
-def _named(name: str, arguments: Iterable[str]) -> type[ModelOptions]:
-    fields: dict[str, Any] = {"name": (Literal[name], name)}
-    fields |= dict.fromkeys(arguments, (Any, None))
+def _named(name: str, arguments: Keys) -> type[ModelOptions]:
+    fields = {"name": (Literal[name], name), **_of_any_value(arguments)}
     return create_model(name, __base__=ModelOptions, **fields)
+
+
+def _of_any_value(keys: Keys) -> dict[str, Any]:
+    """The fields of a table; of those of an inner table only the keys are known."""
+    fields: dict[str, Any] = {}
+    for key, inner in keys.items():
+        kind: Any = Any
+        if inner is not None:
+            table = create_model(key, __base__=TomlTable, **_of_any_value(inner))
+            kind = short_form(table, inner) | None
+        fields[key] = (kind, None)
+    return fields
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 
 from pipelines.common.errors import did_you_mean, sentence
-from recsys_attn.model_names import OTHER_NAMES
+from recsys_attn.model_names import OTHER_NAMES, new_key
 
 # The expectation by pydantic's error type, filled with its context.
 _EXPECTED = {
@@ -138,6 +138,8 @@ def _sentence(problem: Any, root: type, within: str) -> str:
     place = place._replace(key=(within + place.key).rstrip("."))
     if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         known = sorted({n for t in _walk(root, parents).types for n in _fields(t)})
+        if moved := _new_key(str(last), problem["input"], _walk(root, parents), within):
+            return moved
         of_rows = _ROW_WEIGHTS.fullmatch(str(last).lower())
         hint = _NO_ROW_WEIGHTS if of_rows else _near(str(last), known)
         return f"`{place.key}` is not a known key.{hint} Known keys here: {', '.join(known)}."
@@ -148,6 +150,15 @@ def _sentence(problem: Any, root: type, within: str) -> str:
         return f"`{place.key}.{_discriminator(problem)}` is missing. Expected one of {kinds}."
     text = sentence(problem.get("ctx", {}).get("error", problem["msg"]))
     return f"`{place.key}`: {text}" if place.key else text
+
+
+def _new_key(key: str, value: Any, place: _Location, within: str) -> str:
+    """The sentence about an argument of a model that is a key of a table now; else nothing."""
+    fields = {name: kind for owner in place.types for name, kind in _fields(owner).items()}
+    tables = {
+        name: {k for leaf in _leaves(kind) for k in _fields(leaf)} for name, kind in fields.items()
+    }
+    return new_key(key, value, tables, f"{within}{place.key}.")
 
 
 def _is_wrong_kind(problem: Any) -> bool:

@@ -44,7 +44,7 @@ def unread_features(model: RankingModel) -> list[str]:
     """A sentence for each feature that changes no score of the model."""
     return [
         f"Feature {name!r} is read by nothing in {model.name}, and requests need it all the same. "
-        'An encoder reads it with `encoder_positions = "time_buckets"` in [model]; the transform '
+        'An encoder reads it with `encoder.positions = "time_buckets"` in [model]; the transform '
         '"quantile" with `dtype = "float32"` makes a value of each event; `exclude` in [model] '
         "leaves it out."
         for name in model.unread

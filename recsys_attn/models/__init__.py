@@ -1,4 +1,21 @@
-"""Models of papers; each function returns a `RankingModel` for a fitted schema."""
+"""Models of papers; each function returns a `RankingModel` for a fitted schema.
+
+Options that belong together are a table, such as `encoder`, whose key `name` may stand alone. A
+wrong option, and a feature without `size`, is a ValueError.
+
+Example:
+
+>>> import numpy as np
+>>> from recsys_attn import models
+>>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
+>>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
+>>> schema = Schema((item, seen), (Task("click"),))
+>>> encoder = {"name": "linear_transformer", "num_layers": 2}
+>>> model = models.din(schema, width=4, target_attention="transformer", encoder=encoder)
+>>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
+>>> tuple(logits["click"].shape)
+(1, 3)
+"""
 
 from recsys_attn.models.aitm import aitm
 from recsys_attn.models.attention_ranker import attention_ranker

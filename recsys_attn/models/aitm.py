@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from recsys_attn.checks import require_number, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import pooled
-from recsys_attn.models.option_types import Count, Share, Sizes
+from recsys_attn.models.option_types import Count, Factor, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.task_order import require_comparable, require_several
@@ -26,7 +25,7 @@ def aitm(
     history_pooling: Literal["max", "mean"] = "mean",
     tower_units: Sizes = (128, 64, 32),
     dropout: Share = 0.1,
-    order_penalty: Annotated[float, OrderPenalty] = 0.6,
+    order_penalty: Factor = 0.6,
 ) -> RankingModel:
     """Adaptive Information Transfer Multi-task: each tower learns from the one before.
 
@@ -56,7 +55,7 @@ def aitm(
 
     Raises:
         ValueError: There is one task only; with the penalty, tasks have different masks or a loss
-            without probabilities; a feature has no `size` yet, or an argument is out of range.
+            without probabilities.
 
     Example:
 
@@ -69,8 +68,6 @@ def aitm(
     (1, 3, 2)
     """
     require_several("aitm", schema)
-    require_sizes("tower_units", tower_units)
-    require_number("order_penalty", order_penalty, least=0)
     if order_penalty:
         require_comparable("aitm", schema)
     tasks = [task.name for task in schema.tasks]

@@ -56,7 +56,8 @@ def watch_attention(
     >>> from recsys_attn.models.attention_places import watch_attention
     >>> from recsys_attn.schema import Categorical, Schema, Task
     >>> features = (Categorical("user", "context", size=9), Categorical("item", size=7))
-    >>> model = autoint(Schema(features, (Task("click"),)), width=4, num_layers=2)
+    >>> schema, layers = Schema(features, (Task("click"),)), {"num_layers": 2}
+    >>> model = autoint(schema, width=4, interaction=layers)
     >>> seen = []
     >>> def visit(place, call):
     ...     seen.append((str(place), tuple(call.weights.shape)))
@@ -88,7 +89,8 @@ def head_layers(model: RankingModel) -> dict[AttentionPlace, Any]:
     >>> from recsys_attn.models.attention_places import head_layers
     >>> from recsys_attn.schema import Categorical, Schema, Task
     >>> features = (Categorical("user", "context", size=9), Categorical("item", size=7))
-    >>> model = autoint(Schema(features, (Task("click"),)), width=4, num_heads=2, num_layers=1)
+    >>> schema, one = Schema(features, (Task("click"),)), {"num_heads": 2, "num_layers": 1}
+    >>> model = autoint(schema, width=4, interaction=one)
     >>> {str(place): layer.num_heads for place, layer in head_layers(model).items()}
     {'interaction 1': 2}
     """

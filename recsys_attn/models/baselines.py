@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from recsys_attn.blocks.mlp import Mlp
-from recsys_attn.checks import require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import pooled
-from recsys_attn.models.option_types import Activation, Count, Share, Sizes, require_network
+from recsys_attn.models.option_types import Activation, Count, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.streams import ranker
@@ -28,21 +27,6 @@ def logistic_regression(schema: Schema) -> RankingModel:
 
     Returns:
         A `RankingModel`.
-
-    Raises:
-        ValueError: A feature has no `size` yet.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from recsys_attn.models import logistic_regression
-    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
-    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
-    >>> schema = Schema((item, seen), (Task("click"),))
-    >>> model = logistic_regression(schema)
-    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
-    >>> tuple(logits["click"].shape)
-    (1, 3)
     """
     return ranker("logistic_regression", schema, None, [], history_pooling="mean", linear=True)
 
@@ -78,26 +62,7 @@ def mlp(
 
     Returns:
         A `RankingModel`.
-
-    Raises:
-        ValueError: A feature has no `size` yet, or an argument is out of range or has no effect
-            with the others.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from recsys_attn.models import mlp
-    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
-    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
-    >>> schema = Schema((item, seen), (Task("click"),))
-    >>> model = mlp(schema, width=4, units=(8,))
-    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
-    >>> tuple(logits["click"].shape)
-    (1, 3)
     """
-    require_sizes("units", units)
-    require_sizes("tower_units", tower_units)
-    require_network(mlp, "units", (*units, *tower_units), activation=activation, dropout=dropout)
     network = Mlp(units, activation=activation, dropout=dropout)
     interaction = FieldInteraction(mlp=network, field_pooling=field_pooling)
     return RankingModel(

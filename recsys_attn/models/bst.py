@@ -6,7 +6,6 @@ from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.blocks.encoder import TransformerEncoder
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.blocks.transformer import TransformerBlock
-from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.encoded_history import require_histories
@@ -56,24 +55,9 @@ def bst(
         A `RankingModel`.
 
     Raises:
-        ValueError: The schema has no history, a feature has no `size` yet, or an argument is out of
-            range.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from recsys_attn.models import bst
-    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
-    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item", max_length=5)
-    >>> model = bst(Schema((item, seen), (Task("click"),)), width=4, mlp_units=(8,))
-    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
-    >>> tuple(logits["click"].shape)
-    (1, 3)
+        ValueError: The schema has no history.
     """
     require_histories(schema, "bst")
-    require_positive("width", width)
-    require_positive("num_layers", num_layers)
-    require_sizes("mlp_units", mlp_units)
 
     def block() -> TransformerBlock:
         attention = MultiHeadAttention(num_heads, head_dim)

@@ -5,19 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from recsys_attn.attention.mechanisms.disentangled import Disentangled
-from recsys_attn.checks import require_share
 from recsys_attn.interactions.autoint import AutoInt
 from recsys_attn.interactions.field_update import FieldUpdate
 from recsys_attn.models.autoint import interacting_ranker
-from recsys_attn.models.option_types import (
-    Count,
-    Gates,
-    HeadSize,
-    Norm,
-    Penalties,
-    Share,
-    Sizes,
-)
+from recsys_attn.models.option_tables import DisentangledOptions, DisentangledTable
+from recsys_attn.models.option_types import Count, Gates, Norm, Penalties, Share, Sizes
 from recsys_attn.models.placements import placed
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
@@ -30,11 +22,7 @@ def destine(
     *,
     width: Count = 16,
     history_pooling: Literal["max", "mean"] = "mean",
-    num_layers: Count = 3,
-    num_heads: Count = 2,
-    head_dim: HeadSize = 32,
-    scale: bool = False,
-    attention_dropout: Share = 0.0,
+    interaction: DisentangledTable = DisentangledOptions(),
     gates: Gates | None = None,
     disagreement: Penalties | None = None,
     dropout: Share = 0.0,
@@ -50,21 +38,10 @@ def destine(
     Prediction", CIKM 2021, arXiv 2101.03654.
 
     Args:
-        schema: A fitted schema.
-        width: Embedding width.
-        history_pooling: `"mean"` of the events of a history, or `"max"` of each channel, for which
-            one striking event is enough.
-        num_layers: Number of layers of attention.
-        num_heads: Number of heads of each.
-        head_dim: Size of a head; or a pair, the size of queries and keys and that of values.
-        scale: Whether to divide the pairwise logits by the square root of the head size; for large
-            heads.
-        attention_dropout: Dropout of the attention weights.
-        gates: Hard-Concrete gates, which close what the model does not need, so that `prune` can
-            cut it out: one for all places, or a table by place (`fields`, or the heads of the
-            `interaction`). Raise `penalty` to close more. Defaults to none.
-        disagreement: Penalty on similar heads, by the factors of `Disagreement`: for all places,
-            such as `{"outputs": 0.1}`, or by place (`interaction`). Defaults to none.
+        schema, width, history_pooling: As in `mlp`.
+        interaction: Attention of fields to each other, of `DisentangledOptions`: `num_layers`,
+            `num_heads`, `head_dim`, `scale`, `dropout`.
+        gates, disagreement: As in `autoint`.
         dropout: Dropout of the MLP.
         mlp_units: Hidden units of the MLP beside the attention. Defaults to none.
         norm: Normalisation before each activation of the MLP, such as `"batch"`.
@@ -73,28 +50,14 @@ def destine(
         A `RankingModel`.
 
     Raises:
-        ValueError: A feature has another width than the model or no `size` yet, or an argument
-            is out of range.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from recsys_attn.models import destine
-    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
-    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
-    >>> schema = Schema((item, seen), (Task("click"),))
-    >>> model = destine(schema, width=4, num_layers=1, head_dim=4)
-    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
-    >>> tuple(logits["click"].shape)
-    (1, 3)
+        ValueError: A feature has another width than the model.
     """
-    require_share("attention_dropout", attention_dropout)
     own = placed(gates, disagreement, fields="", interaction="")
     attention = AutoInt(
-        num_layers=num_layers,
-        num_heads=num_heads,
-        head_dim=head_dim,
-        mechanism=Disentangled(scale, attention_dropout),
+        interaction.num_layers,
+        interaction.num_heads,
+        interaction.head_dim,
+        Disentangled(interaction.scale, interaction.dropout),
         update=FieldUpdate(relu="none"),
         **own["interaction"],
     )

@@ -5,20 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from recsys_attn.blocks.mlp import Mlp
-from recsys_attn.checks import require_number
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.encoded_history import EncodedHistory, require_histories
 from recsys_attn.models.interests import InterestEvolution, InterestExtractor
-from recsys_attn.models.option_types import (
-    Activation,
-    Count,
-    Factor,
-    Mechanism,
-    Share,
-    Sizes,
-    require_network,
-)
+from recsys_attn.models.option_types import Activation, Count, Factor, Mechanism, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
@@ -65,23 +56,9 @@ def dien(
         A `RankingModel`.
 
     Raises:
-        ValueError: The schema has no history, a feature has no `size` yet, or an argument is out of
-            range or has no effect with the others.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from recsys_attn.models import dien
-    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
-    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
-    >>> model = dien(Schema((item, seen), (Task("click"),)), width=4, mlp_units=(8,))
-    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
-    >>> tuple(logits["click"].shape)
-    (1, 3)
+        ValueError: The schema has no history.
     """
     require_histories(schema, "dien")
-    require_number("auxiliary_weight", auxiliary_weight, least=0)
-    require_network(dien, "mlp_units", mlp_units, activation=activation, dropout=dropout)
     return RankingModel(
         FeatureEmbedding(schema, width),
         Tower(

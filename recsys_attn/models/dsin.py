@@ -5,7 +5,6 @@ from __future__ import annotations
 from recsys_attn.attention.layers.multi_head import MultiHeadAttention
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.blocks.transformer import TransformerBlock
-from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.encoded_history import require_ages, require_histories
@@ -56,7 +55,7 @@ def dsin(
         A `RankingModel`.
 
     Raises:
-        ValueError: The schema has no history, or one without ages, or an argument is out of range.
+        ValueError: The schema has no history, or one without ages.
 
     Example:
 
@@ -74,8 +73,6 @@ def dsin(
     require_histories(schema, "dsin")
     for sequences in schema.histories.values():
         require_ages(sequences, "dsin")
-    require_positive("session_gap", session_gap)
-    require_sizes("mlp_units", mlp_units)
 
     def encoder() -> TransformerBlock:
         attention = MultiHeadAttention(num_heads, head_dim)

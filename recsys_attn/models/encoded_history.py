@@ -19,7 +19,8 @@ from recsys_attn.blocks.film import Film
 from recsys_attn.checks import require_bool, require_number
 from recsys_attn.layer import Layer
 from recsys_attn.models import encoders
-from recsys_attn.models.encoder_context import EncoderContext
+from recsys_attn.models.encoder_context import require_context
+from recsys_attn.models.option_tables import EncoderContext, EncoderOptions, EventEncoderOptions
 from recsys_attn.schema import Schema, Sequence, is_age
 from recsys_attn.serialization import layer_of
 from recsys_attn.tensors import Shape, Tensor
@@ -166,10 +167,9 @@ class EncodedHistory(Layer):
 def encoded_histories(
     schema: Schema,
     make_history: Callable[[], keras.layers.Layer],
-    encoder: Any,
-    sizes: tuple[int, Any, Any],
-    positions: Any,
-    context: EncoderContext | None = None,
+    encoder: EncoderOptions | None,
+    width: int,
+    heads: tuple[Any, Any],
     **of_heads: Any,
 ) -> dict[str, keras.layers.Layer]:
     """Returns a history layer for each history, over encoded events if there is an encoder.
@@ -177,30 +177,28 @@ def encoded_histories(
     Args:
         schema: The schema of the histories.
         make_history: Returns a new history layer.
-        encoder: Attention of events to each other, a mixer, or a block: of `encoders.get`. None
-            for no encoder.
-        sizes: Number of blocks, of heads, and the size of a head.
-        positions: How the encoder knows the order of the events: a member of `POSITIONS`. None
-            for learned positions, or for none where the order matters to the encoder anyway.
-        context: Features of the request for the encoder, of `context_of`.
+        encoder: The encoder; None for none.
+        width: Embedding width of the model.
+        heads: Number of heads of the encoder, and the size of a head, where it has none.
         of_heads: The gate and the disagreement of the encoder's heads; None for none.
 
     Raises:
-        ValueError: The encoder cannot have these positions.
+        ValueError: The encoder cannot have these positions or this context.
     """
     if encoder is None:
         return {name: make_history() for name in schema.histories}
-    found = {}
+    require_context(schema, width, encoder)
+    histories = {}
     for name, sequences in schema.histories.items():
-        parts = encoder_parts(encoder, sizes, positions, sequences, context, **of_heads)
-        found[name] = EncodedHistory(
+        parts = encoder_parts(encoder, sequences, heads, encoder.context, **of_heads)
+        histories[name] = EncodedHistory(
             parts.encoder,
             make_history(),
             parts.positions,
             parts.share_biases,
-            context,
+            encoder.context,
         )
-    return found
+    return histories
 
 
 class EncoderParts(NamedTuple):
@@ -212,10 +210,9 @@ class EncoderParts(NamedTuple):
 
 
 def encoder_parts(
-    encoder: Any,
-    sizes: tuple[int, Any, Any],
-    positions: Any,
+    options: EventEncoderOptions,
     sequences: tuple[Sequence, ...],
+    heads: tuple[Any, Any],
     context: EncoderContext | None = None,
     **of_heads: Any,
 ) -> EncoderParts:
@@ -227,6 +224,7 @@ def encoder_parts(
     Raises:
         ValueError: The encoder cannot have these positions.
     """
+    encoder, positions = options.name, options.positions
     if positions is None and not encoders.encodes_order(encoder):
         positions = "learned"
     added, share_biases, by_time = None, False, False
@@ -234,23 +232,26 @@ def encoder_parts(
         length = sequences[0].max_length
         kind = POSITIONS.get(positions).for_history(length)
         if kind.uses_times:
-            require_ages(sequences, f"`encoder_positions` {positions!r}")
+            require_ages(sequences, f"`encoder.positions` {positions!r}")
         try:
             encoder = _with_positions(encoder, kind)
         except ValueError as error:
-            raise ValueError(f"`encoder_positions` does not fit `encoder`. {error}") from None
+            raise ValueError(f"`encoder.positions` does not fit `encoder`. {error}") from None
         share_biases = getattr(kind, "share_biases", False)
         by_time = isinstance(kind, TimePositions)
         if by_time:
             added = LearnedPositions(length)  # the order, beside the times
         elif isinstance(kind, EventPositions):
             added = type(kind).from_config(kind.get_config())  # each history has its own weights
+    sizes = options.num_heads or heads[0], options.head_dim or heads[1]
     how = None if context is None else context.how
-    made: Any = encoders.stack(encoder, *sizes, conditional=how == "norm", **of_heads)
+    made: Any = encoders.stack(
+        encoder, options.num_layers, *sizes, conditional=how == "norm", **of_heads
+    )
     if not by_time and made.uses_times:
         raise ValueError(
             "`encoder` has a score of times, which would read places here. Leave the times out of "
-            "its score, and give `encoder_positions`: 'time_buckets' or 'time_intervals'"
+            "its score, and give `encoder.positions`: 'time_buckets' or 'time_intervals'"
         )
     if how == "tokens":
         made = ControlTokens(made)

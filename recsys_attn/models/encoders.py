@@ -114,13 +114,13 @@ def _require_condition(block: TransformerBlock, conditional: bool) -> None:
     around = block.sublayers[0]
     if around.is_conditional and not conditional:
         raise ValueError(
-            f"The norm {around.norm!r} needs a condition: set `encoder_context` with "
+            f"The norm {around.norm!r} needs a condition: set `encoder.context` to "
             '{ features = [...], how = "norm" }, or choose another `norm`. '
-            f"Received: norm={around.norm!r}, no such `encoder_context`"
+            f"Received: norm={around.norm!r}, no such `encoder.context`"
         )
     if conditional and not around.is_conditional:
         raise ValueError(
-            '`encoder_context` with how = "norm" needs norm = "conditional" in the blocks of the '
+            '`encoder.context` with how = "norm" needs norm = "conditional" in the blocks of the '
             f'encoder: leave their `norm` out, or use how = "film". Received: norm={around.norm!r}'
         )
 

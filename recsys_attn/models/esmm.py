@@ -7,7 +7,7 @@ from typing import Literal
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import pooled
-from recsys_attn.models.option_types import Count, Share, Sizes, require_network
+from recsys_attn.models.option_types import Count, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.task_order import require_comparable, require_several
@@ -54,9 +54,8 @@ def esmm(
         A `RankingModel`.
 
     Raises:
-        ValueError: There is one task only, tasks have different masks or a loss without
-            probabilities, a feature has no `size` yet, or an argument is out of range or has no
-            effect with the others.
+        ValueError: There is one task only, or tasks have different masks or a loss without
+            probabilities.
 
     Example:
 
@@ -70,7 +69,6 @@ def esmm(
     """
     require_several("esmm", schema)
     require_comparable("esmm", schema)
-    require_network(esmm, "tower_units", tower_units, dropout=dropout)
     tasks = [task.name for task in schema.tasks]
     head = TaskHeads(tasks, tower_units, dropout=dropout, joint=ProbabilityChain())
     return RankingModel(

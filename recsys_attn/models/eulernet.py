@@ -30,9 +30,7 @@ def eulernet(
     CTR Prediction", SIGIR 2023, arXiv 2304.10711.
 
     Args:
-        schema: A fitted schema.
-        width: Embedding width.
-        history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
+        schema, width, history_pooling: As in `mlp`.
         orders: Number of learned products, layer by layer. As many as there are fields, to five
             times as many, in one or two layers.
         norm: Normalisation after each layer.
@@ -42,20 +40,7 @@ def eulernet(
         A `RankingModel`.
 
     Raises:
-        ValueError: A feature has another width than the model or no `size` yet, or an argument
-            is out of range.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from recsys_attn.models import eulernet
-    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
-    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
-    >>> schema = Schema((item, seen), (Task("click"),))
-    >>> model = eulernet(schema, width=4, orders=(3,))
-    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
-    >>> tuple(logits["click"].shape)
-    (1, 3)
+        ValueError: A feature has another width than the model.
     """
     products = Stream(EulerInteraction(orders, norm, dropout))
     return ranker(

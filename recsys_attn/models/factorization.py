@@ -6,11 +6,10 @@ from typing import Literal
 
 from recsys_attn.backend.dropout import Dropout
 from recsys_attn.blocks.mlp import Mlp
-from recsys_attn.checks import require_bool, require_positive, require_share, require_sizes
 from recsys_attn.interactions.attentional_pairs import AttentionalPairs
 from recsys_attn.interactions.compressed_interaction import CompressedInteraction
 from recsys_attn.interactions.factorization_machine import FactorizationMachine, PairProducts
-from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes, require_network
+from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.streams import Stream, ranker
@@ -37,7 +36,7 @@ def fm(
     Args:
         schema: A fitted schema.
         width: Size of the vectors v.
-        history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
+        history_pooling: As in `mlp`.
         pair_weights: Whether each pair of fields has a weight r: worth it with many fields of
             unequal importance.
 
@@ -45,22 +44,8 @@ def fm(
         A `RankingModel`.
 
     Raises:
-        ValueError: A feature has another width than the model or no `size` yet, or an argument
-            is out of range.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from recsys_attn.models import fm
-    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
-    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
-    >>> schema = Schema((item, seen), (Task("click"),))
-    >>> model = fm(schema, width=4)
-    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
-    >>> tuple(logits["click"].shape)
-    (1, 3)
+        ValueError: A feature has another width than the model.
     """
-    require_bool("pair_weights", pair_weights)
     pairs = [Stream(PairProducts())] if pair_weights else []
     terms = [] if pair_weights else [Stream(FactorizationMachine())]
     return ranker(
@@ -94,7 +79,7 @@ def afm(
     Args:
         schema: A fitted schema.
         width: Size of the vectors v.
-        history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
+        history_pooling: As in `mlp`.
         units: Hidden units of the attention.
         attention_dropout: Dropout of its weights.
         dropout: Dropout of the weighted sum.
@@ -103,24 +88,8 @@ def afm(
         A `RankingModel`.
 
     Raises:
-        ValueError: A feature has another width than the model or no `size` yet, there are fewer
-            than two fields, or an argument is out of range.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from recsys_attn.models import afm
-    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
-    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
-    >>> schema = Schema((item, seen), (Task("click"),))
-    >>> model = afm(schema, width=4, units=3)
-    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
-    >>> tuple(logits["click"].shape)
-    (1, 3)
+        ValueError: A feature has another width than the model, or there are fewer than two fields.
     """
-    require_positive("units", units)
-    require_share("attention_dropout", attention_dropout)
-    require_share("dropout", dropout)
     config = {"units": units, "dropout": attention_dropout}
     attention = {"class_name": "afm", "config": config}
     pooled = Stream(AttentionalPairs(attention), [Dropout(dropout)])
@@ -156,7 +125,7 @@ def wide_and_deep(
     Args:
         schema: A fitted schema.
         width: Size of the vectors v.
-        history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
+        history_pooling: As in `mlp`.
         mlp_units: Hidden units of the network.
         activation: Activation of the network.
         norm: Normalisation before each activation, such as `"batch"`.
@@ -164,25 +133,7 @@ def wide_and_deep(
 
     Returns:
         A `RankingModel`.
-
-    Raises:
-        ValueError: A feature has no `size` yet, or an argument is out of range or has no effect
-            with the others.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from recsys_attn.models import wide_and_deep
-    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
-    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
-    >>> schema = Schema((item, seen), (Task("click"),))
-    >>> model = wide_and_deep(schema, width=4, mlp_units=(8,))
-    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
-    >>> tuple(logits["click"].shape)
-    (1, 3)
     """
-    network = {"activation": activation, "norm": norm, "dropout": dropout}
-    require_network(wide_and_deep, "mlp_units", mlp_units, **network)
     deep = Stream(layers=[Mlp(mlp_units, activation, dropout, norm)])
     return ranker(
         "wide_and_deep",
@@ -215,7 +166,7 @@ def deepfm(
     Args:
         schema: A fitted schema.
         width: Size of the vectors v.
-        history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
+        history_pooling: As in `mlp`.
         mlp_units: Hidden units of the network.
         activation: Activation of the network.
         norm: Normalisation before each activation, such as `"batch"`.
@@ -225,23 +176,8 @@ def deepfm(
         A `RankingModel`.
 
     Raises:
-        ValueError: A feature has another width than the model or no `size` yet, or an argument is
-            out of range or has no effect with the others.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from recsys_attn.models import deepfm
-    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
-    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
-    >>> schema = Schema((item, seen), (Task("click"),))
-    >>> model = deepfm(schema, width=4, mlp_units=(8,))
-    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
-    >>> tuple(logits["click"].shape)
-    (1, 3)
+        ValueError: A feature has another width than the model.
     """
-    network = {"activation": activation, "norm": norm, "dropout": dropout}
-    require_network(deepfm, "mlp_units", mlp_units, **network)
     deep = Stream(layers=[Mlp(mlp_units, activation, dropout, norm)])
     terms = [Stream(FactorizationMachine())]
     return ranker(
@@ -277,7 +213,7 @@ def xdeepfm(
     Args:
         schema: A fitted schema.
         width: Size of the vectors v.
-        history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
+        history_pooling: As in `mlp`.
         cin_units: Rows of each layer of the `CompressedInteraction`, the slow part: 64 are often
             as good.
         mlp_units: Hidden units of the network.
@@ -289,25 +225,9 @@ def xdeepfm(
         A `RankingModel`.
 
     Raises:
-        ValueError: A feature has another width than the model or no `size` yet, or an argument is
-            out of range or has no effect with the others.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from recsys_attn.models import xdeepfm
-    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
-    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
-    >>> schema = Schema((item, seen), (Task("click"),))
-    >>> model = xdeepfm(schema, width=4, cin_units=(6,), mlp_units=(8,))
-    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
-    >>> tuple(logits["click"].shape)
-    (1, 3)
+        ValueError: A feature has another width than the model.
     """
-    require_sizes("cin_units", cin_units)
     products = Stream(CompressedInteraction(cin_units))
-    network = {"activation": activation, "norm": norm, "dropout": dropout}
-    require_network(xdeepfm, "mlp_units", mlp_units, **network)
     deep = Stream(layers=[Mlp(mlp_units, activation, dropout, norm)])
     return ranker(
         "xdeepfm",

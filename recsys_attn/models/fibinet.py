@@ -9,10 +9,9 @@ from keras import ops
 
 from recsys_attn.blocks.mlp import Mlp
 from recsys_attn.blocks.squeeze_excitation import SqueezeExcitation
-from recsys_attn.checks import require_bool
 from recsys_attn.interactions.bilinear import BilinearInteraction
 from recsys_attn.layer import Layer, build_part
-from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes, require_network
+from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.streams import Stream, ranker
@@ -46,7 +45,7 @@ def fibinet(
     Args:
         schema: A fitted schema.
         width: Size of the vectors v.
-        history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
+        history_pooling: As in `mlp`.
         kind: The matrices of the products: one for `"all"` pairs, one for `"each"` first field, or
             one for each `"interaction"` of two fields; fewer for few rows.
         shared_matrices: Whether both bilinear parts have the same matrices, as in FuxiCTR and BARS:
@@ -63,24 +62,8 @@ def fibinet(
         A `RankingModel`.
 
     Raises:
-        ValueError: A feature has another width than the model or no `size` yet, there are fewer
-            than two fields, or an argument is out of range or has no effect with the others.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from recsys_attn.models import fibinet
-    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
-    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
-    >>> schema = Schema((item, seen), (Task("click"),))
-    >>> model = fibinet(schema, width=4, mlp_units=(8,))
-    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
-    >>> tuple(logits["click"].shape)
-    (1, 3)
+        ValueError: A feature has another width than the model, or there are fewer than two fields.
     """
-    require_bool("shared_matrices", shared_matrices)
-    network = {"activation": activation, "norm": norm, "dropout": dropout}
-    require_network(fibinet, "mlp_units", mlp_units, **network)
     weighted = SqueezeExcitation(reduction=reduction)
     if shared_matrices:
         streams = [Stream([Both(weighted), BilinearInteraction(kind)])]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from recsys_attn.blocks.mlp import Mlp
-from recsys_attn.checks import require_bool, require_sizes
 from recsys_attn.interactions.feature_gates import CrossFieldGate
 from recsys_attn.models.averaged_heads import AveragedHeads
-from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes
+from recsys_attn.models.option_types import Activation, Count, Layers, Norm, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.streams import Stream, ranker
@@ -21,7 +20,7 @@ def finalnet(
     *,
     width: Count = 10,
     history_pooling: Literal["max", "mean"] = "mean",
-    first_units: Sizes = (400, 400, 400),
+    first_units: Layers = (400, 400, 400),
     second_units: Sizes = (400, 400, 400),
     field_gate: bool = False,
     activation: Activation = "relu",
@@ -38,10 +37,8 @@ def finalnet(
     Source: Zhu et al., "FINAL: Factorized Interaction Layer for CTR Prediction", SIGIR 2023.
 
     Args:
-        schema: A fitted schema.
-        width: Embedding width.
-        history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
-        first_units: Sizes of the layers of the first block, all even.
+        schema, width, history_pooling: As in `mlp`.
+        first_units: Layers of the layers of the first block, all even.
         second_units: Sizes of the layers of the second block, all even; empty for one block, which
             is half the work. Blocks of unequal depth learn other things.
         field_gate: Whether the first block also sees the fields times gates: `CrossFieldGate`.
@@ -53,25 +50,9 @@ def finalnet(
         A `RankingModel`.
 
     Raises:
-        ValueError: A feature has another width than the model, with `field_gate`, or no `size`
-            yet, the first block has no layer, a size is odd, or an argument is out of range.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from recsys_attn.models import finalnet
-    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
-    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
-    >>> schema = Schema((item, seen), (Task("click"),))
-    >>> model = finalnet(schema, width=4, first_units=(8, 8), second_units=(8,))
-    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
-    >>> tuple(logits["click"].shape)
-    (1, 3)
+        ValueError: A size is odd; or, with `field_gate`, a feature has another width than the
+            model.
     """
-    require_bool("field_gate", field_gate)
-    require_sizes("second_units", second_units)
-    if not require_sizes("first_units", first_units):
-        raise ValueError("The first block has no layer. Received: first_units=()")
     blocks = [units for units in (first_units, second_units) if units]
     gates = [[CrossFieldGate()] if field_gate else [], []]
     streams = [

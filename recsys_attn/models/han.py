@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from recsys_attn.blocks.mlp import Mlp
-from recsys_attn.checks import require_positive
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.encoded_history import require_ages, require_histories
-from recsys_attn.models.option_types import Count, Mechanism, Share, Sizes, require_network
+from recsys_attn.models.option_types import Count, Mechanism, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.session_history import SessionHistory
@@ -51,27 +50,11 @@ def han(
         A `RankingModel`.
 
     Raises:
-        ValueError: The schema has no history, or one without ages, or an argument is out of range
-            or has no effect with the others.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from recsys_attn.models import han
-    >>> from recsys_attn import Age, Categorical, Schema, Sequence, Task
-    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
-    >>> ages = Sequence("ages", dtype="int64", transform=Age())
-    >>> model = han(Schema((item, seen, ages), (Task("click"),)), width=4, units=3)
-    >>> inputs = {"item": [[2, 3, 4]], "seen": [[5, 6]], "ages": [[7202, 12]]}
-    >>> logits = model({name: np.array(values) for name, values in inputs.items()})
-    >>> tuple(logits["click"].shape)
-    (1, 3)
+        ValueError: The schema has no history, or one without ages.
     """
     require_histories(schema, "han")
     for sequences in schema.histories.values():
         require_ages(sequences, "han")
-    require_positive("session_gap", session_gap)
-    require_network(han, "mlp_units", mlp_units, dropout=dropout)
     return RankingModel(
         FeatureEmbedding(schema, width),
         Tower(

@@ -171,11 +171,10 @@ def attended(
     Args:
         mechanism: A mechanism or a preset.
         width: Size of the field of the strength.
-        num_heads, head_dim: Of target attention; no number for no heads.
+        num_heads, head_dim: Of target attention; None for no heads.
         of_heads: The gate and the disagreement of its heads.
     """
-    size = None if num_heads is None else head_dim
-    attention = TargetAttention(presets.fresh(mechanism), num_heads, size, **of_heads)
+    attention = TargetAttention(presets.fresh(mechanism), num_heads, head_dim, **of_heads)
     if num_heads is None and attention.mechanism.returns_weights:
         return InterestHistory(attention, width)
     return attention

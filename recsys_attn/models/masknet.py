@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 from recsys_attn.blocks.mlp import Mlp
-from recsys_attn.checks import require_sizes
 from recsys_attn.interactions.mask_network import MaskNetwork
 from recsys_attn.models.option_types import Activation, Count, Norm, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
@@ -38,9 +37,7 @@ def masknet(
     Instance-Guided Mask", DLP-KDD 2021, arXiv 2102.07619.
 
     Args:
-        schema: A fitted schema.
-        width: Embedding width.
-        history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
+        schema, width, history_pooling: As in `mlp`.
         structure: Blocks side by side, `"parallel"`, or one over the other, `"serial"`.
         block_units: Size of the output of each block.
         reduction: The hidden layer of a mask has the size of the mask times it; 1 to 3 are usual.
@@ -55,25 +52,10 @@ def masknet(
         A `RankingModel`.
 
     Raises:
-        ValueError: A feature has another width than the model or no `size` yet, or an argument
-            is out of range.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from recsys_attn.models import masknet
-    >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
-    >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
-    >>> schema = Schema((item, seen), (Task("click"),))
-    >>> model = masknet(schema, width=4, block_units=(8, 8), structure="serial")
-    >>> logits = model({"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])})
-    >>> tuple(logits["click"].shape)
-    (1, 3)
+        ValueError: A feature has another width than the model.
     """
     if mlp_units is None:
         mlp_units = (400, 400, 400) if structure == "parallel" else ()
-    require_sizes("mlp_units", mlp_units)
-    require_sizes("block_units", block_units)
     blocks = MaskNetwork(
         block_units, structure, embedding_norm, reduction, activation, dropout, norm
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from recsys_attn.checks import require_positive, unknown_name
+from recsys_attn.checks import unknown_name
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import TaskHeads
 from recsys_attn.models.field_gate import field_places
 from recsys_attn.models.gated_fields import GatedFields, Place
 from recsys_attn.models.histories import pooled
-from recsys_attn.models.option_types import Count, Names, Share, Sizes, names, require_network
+from recsys_attn.models.option_types import Count, Names, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
@@ -56,8 +56,7 @@ def pepnet(
         A `RankingModel`.
 
     Raises:
-        ValueError: No feature is named or one is no field, a feature has no `size` yet, or an
-            argument is out of range or has no effect with the others.
+        ValueError: No feature is named, or one is no field.
 
     Example:
 
@@ -71,9 +70,6 @@ def pepnet(
     >>> tuple(logits["buy"].shape)
     (1, 3)
     """
-    for name, value in (("width", width), ("gate_units", gate_units)):
-        require_positive(name, value)
-    require_network(pepnet, "tower_units", tower_units, dropout=dropout)
     if not domain and not person:
         raise ValueError(
             "pepnet needs features that gate the others: name those of the `domain`, of the "
@@ -98,10 +94,6 @@ def pepnet(
 
 def _places(option: str, given: Sequence[str], places: Mapping[str, Place]) -> list[Place]:
     """Returns the places of the features that an option names."""
-    try:
-        names(given)
-    except ValueError as error:
-        raise ValueError(f"`{option}`: {error}") from None
     for name in given:
         if name not in places:
             raise ValueError(

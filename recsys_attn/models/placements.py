@@ -7,7 +7,7 @@ from typing import Any
 
 from recsys_attn.attention.disagreement import get_disagreement
 from recsys_attn.attention.gates import GATES
-from recsys_attn.checks import require_positive, unknown_name
+from recsys_attn.checks import unknown_name
 from recsys_attn.multitask.experts import hard_concrete
 from recsys_attn.schema import Schema
 from recsys_attn.serialization import nameless, serialize
@@ -93,12 +93,10 @@ def _in_places(name: str, given: Any, places: Mapping[str, str]) -> dict[str, An
 
 def places_of_history(schema: Schema, encoder: Any, target_heads: int | None) -> dict[str, str]:
     """Returns the places of `placed` in histories, which a model may not have."""
-    if target_heads is not None:
-        require_positive("target_heads", target_heads)
     history = "" if schema.histories else "a Sequence feature"
     return {
         "encoder": history or ("encoder" if encoder is None else ""),
-        "target_attention": history or ("target_heads" if target_heads is None else ""),
+        "target_attention": history or ("" if target_heads else "target_attention.num_heads"),
     }
 
 

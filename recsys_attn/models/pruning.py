@@ -118,7 +118,7 @@ def gate_counts(model: RankingModel) -> dict[str, Kept]:
     >>> from recsys_attn.models.pruning import gate_counts
     >>> from recsys_attn.schema import Categorical, Schema, Task
     >>> schema = Schema((Categorical("item", size=7),), (Task("click"),))
-    >>> gate_counts(mmoe(schema, num_experts=3, gates={"experts": "hard_concrete"}))
+    >>> gate_counts(mmoe(schema, experts={"number": 3}, gates={"experts": "hard_concrete"}))
     {'experts': Kept(kept=3, all=3)}
     """
     tower, found = model.tower, {}

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from recsys_attn.checks import unknown_name
 from recsys_attn.model_names import OTHER_NAMES
 from recsys_attn.models.ranking import RankingModel
-from recsys_attn.named_parts import NamedParts
+from recsys_attn.options import CheckedFunctions
 
-MODELS: NamedParts[Callable[..., RankingModel]] = NamedParts("model")
+MODELS: CheckedFunctions[Callable[..., RankingModel]] = CheckedFunctions("model")
 
 
 def get(name: str) -> Callable[..., RankingModel]:

@@ -12,13 +12,11 @@ from recsys_attn.blocks.transformer import TransformerBlock
 from recsys_attn.models.encoded_history import EncoderParts, encoder_parts
 from recsys_attn.models.encoders import is_causal
 from recsys_attn.models.event_encoder import EventEncoder
+from recsys_attn.models.option_tables import EventEncoderOptions, EventEncoderTable
 from recsys_attn.models.option_types import (
     Count,
-    Encoder,
     EncoderPositions,
     Factor,
-    Heads,
-    HeadSize,
     Share,
 )
 from recsys_attn.models.sequence_model import SequenceModel, only_history
@@ -77,8 +75,7 @@ def sasrec(
         A `SequenceModel`.
 
     Raises:
-        ValueError: The schema is not one of a history alone, a feature has no `size` yet, or an
-            argument is out of range.
+        ValueError: The schema is not one of a history alone.
 
     Example:
 
@@ -126,14 +123,6 @@ def esasrec(
 
     Returns:
         A `SequenceModel`.
-
-    Example:
-
-    >>> from recsys_attn.models import esasrec
-    >>> from recsys_attn.schema import Schema, Sequence
-    >>> model = esasrec(Schema((Sequence("item", size=9, max_length=5),), ()), width=8)
-    >>> model.is_causal
-    True
     """
     block = {
         "attention": attention_of(dropout, "causal"),
@@ -262,14 +251,6 @@ def hstu(
 
     Returns:
         A `SequenceModel`.
-
-    Example:
-
-    >>> from recsys_attn.models import hstu
-    >>> from recsys_attn.schema import Schema, Sequence
-    >>> model = hstu(Schema((Sequence("item", size=9, max_length=5),), ()), width=8)
-    >>> model.is_causal
-    True
     """
     sequences = only_history(schema)[1]
     length = sequences[0].max_length * (1 if action is None else 2)
@@ -310,11 +291,7 @@ def sequence_encoder(
     schema: Schema,
     *,
     width: Count = 64,
-    encoder: Encoder = "gru",
-    encoder_layers: Count = 1,
-    encoder_heads: Heads = 2,
-    encoder_head_dim: HeadSize = 32,
-    encoder_positions: EncoderPositions | None = None,
+    encoder: EventEncoderTable = EventEncoderOptions(name="gru", num_heads=2, head_dim=32),
     dropout: Share = 0.2,
     tied: bool = True,
 ) -> SequenceModel:
@@ -330,11 +307,8 @@ def sequence_encoder(
 
     Args:
         schema, width, dropout, tied: As in `sasrec`.
-        encoder: Attention, a mixer or a block with its options, of `recsys_attn.models.encoders`.
-        encoder_layers, encoder_heads, encoder_head_dim: Number of blocks and of heads, and the size
-            of a head.
-        encoder_positions: As `positions` in `sasrec`; defaults to none where the order matters to
-            the encoder anyway.
+        encoder: Of `EventEncoderOptions`: `name`, `num_layers`, `num_heads`, `head_dim`,
+            `positions`.
 
     Returns:
         A `SequenceModel`.
@@ -347,9 +321,7 @@ def sequence_encoder(
     >>> model.is_causal, model.appends
     (True, None)
     """
-    sizes = encoder_layers, encoder_heads, encoder_head_dim
-    sequences = only_history(schema)[1]
-    parts = encoder_parts(encoder, sizes, encoder_positions, sequences)
+    parts = encoder_parts(encoder, only_history(schema)[1], (2, 32))
     made = EventEncoder.of(parts, dropout)
     appends = None if is_causal(made.encoder) else "mask"
     return model_of(schema, width, made, "sequence_encoder", appends=appends, tied=tied)

@@ -14,14 +14,15 @@ from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.encoded_history import EncoderParts, encoder_parts
 from recsys_attn.models.event_encoder import EventEncoder
 from recsys_attn.models.item_scores import ItemScores
+from recsys_attn.models.option_tables import EventEncoderOptions
 from recsys_attn.models.sequence_model import SequenceModel, item_sequence, only_history
-from recsys_attn.named_parts import NamedParts
+from recsys_attn.options import CheckedFunctions
 from recsys_attn.schema import Schema, is_age
 
 # The vectors of items start small: a block of full size would hide them.
 SMALL_START = {"class_name": "plain", "config": {"initial_gain": 0.16}}
 
-SEQUENCE_MODELS: NamedParts[Callable[..., SequenceModel]] = NamedParts("sequence model")
+SEQUENCE_MODELS: CheckedFunctions[Callable[..., SequenceModel]] = CheckedFunctions("sequence model")
 
 
 def get_sequence_model(name: str) -> Callable[..., SequenceModel]:
@@ -69,12 +70,11 @@ def parts_of(
             f"Received: num_heads={num_heads}"
         )
     encoder = {"class_name": "block", "config": {**block, "dropout": dropout}}
-    sizes = num_layers, num_heads, total // num_heads
+    options = EventEncoderOptions(name=encoder, num_layers=num_layers, positions=positions)
     sequences = only_history(schema)[1]
     if action is not None:
-        longer = tuple(replace(s, max_length=2 * s.max_length) for s in sequences)
-        return encoder_parts(encoder, sizes, positions, longer)
-    return encoder_parts(encoder, sizes, positions, sequences)
+        sequences = tuple(replace(s, max_length=2 * s.max_length) for s in sequences)
+    return encoder_parts(options, sequences, (num_heads, total // num_heads))
 
 
 def model_of(

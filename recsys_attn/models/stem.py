@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from recsys_attn.checks import require_positive, require_sizes
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.models.building_blocks import FieldInteraction, TaskHeads
 from recsys_attn.models.histories import pooled
-from recsys_attn.models.option_types import Count, Factor, Share, Sizes
+from recsys_attn.models.option_tables import EmbeddingExpertOptions, EmbeddingExpertTable
+from recsys_attn.models.option_types import Count, Share, Sizes
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.models.registry import MODELS
 from recsys_attn.models.tower import Tower
@@ -23,13 +23,9 @@ def stem(
     *,
     width: Count = 16,
     history_pooling: Literal["max", "mean"] = "mean",
-    task_experts: Count = 1,
-    shared_experts: Count = 8,
-    expert_units: Sizes = (512, 512, 512),
-    gate_units: Sizes = (128, 64),
+    experts: EmbeddingExpertTable = EmbeddingExpertOptions(task=1, shared=8, units=(512, 512, 512)),
     tower_units: Sizes = (128, 64),
     dropout: Share = 0.0,
-    balance: Factor = 0.0,
 ) -> RankingModel:
     """Shared and Task-specific Embeddings (STEM-Net): each task has its vectors of all features.
 
@@ -45,21 +41,16 @@ def stem(
         schema: A fitted schema.
         width: Embedding width of the shared and of each task's vectors.
         history_pooling: `"mean"` of the events of a history, or `"max"` of each channel.
-        task_experts: Experts of each task.
-        shared_experts: Shared experts. More of them for tasks that are much alike.
-        expert_units: Hidden units of an expert.
-        gate_units: Hidden units of the gates.
+        experts: Experts of each task and shared ones, of `EmbeddingExpertOptions`: `task`,
+            `shared`, `units`, `gate_units`, `balance`.
         tower_units: Hidden units of each task's tower.
         dropout: Dropout of experts, gates and towers.
-        balance: Factor of the penalty on experts that are used unequally. Raise it to 0.01 or 0.1
-            where one of them has died. Defaults to 0: none.
 
     Returns:
         A `RankingModel`.
 
     Raises:
-        ValueError: A feature has a `table_width`, whose rows all tasks would share, or no `size`
-            yet, or an argument is out of range.
+        ValueError: A feature has a `table_width`, whose rows all tasks would share.
 
     Example:
 
@@ -67,15 +58,18 @@ def stem(
     >>> from recsys_attn.models import stem
     >>> from recsys_attn.schema import Categorical, Schema, Task
     >>> schema = Schema((Categorical("item", size=7),), (Task("click"), Task("buy")))
-    >>> model = stem(schema, width=4, expert_units=(8,))
+    >>> model = stem(schema, width=4, experts={"units": (8,)})
     >>> [tuple(table.shape) for table in model.embedding.weights]
     [(7, 12)]
     """
-    require_positive("width", width)
-    require_sizes("tower_units", tower_units)
     tasks = [task.name for task in schema.tasks]
-    experts = TaskEmbeddingExperts(
-        len(tasks), task_experts, shared_experts, expert_units, gate_units, dropout=dropout
+    mixture = TaskEmbeddingExperts(
+        len(tasks),
+        experts.task,
+        experts.shared,
+        experts.units,
+        experts.gate_units,
+        dropout=dropout,
     )
     parts = 1 + len(tasks)
     wide = replace(schema, features=tuple(_wider(each, parts) for each in schema.features))
@@ -84,7 +78,9 @@ def stem(
         Tower(
             histories=pooled(history_pooling, schema.histories),
             interaction=FieldInteraction(),
-            head=TaskHeads(tasks, tower_units, dropout=dropout, experts=experts, balance=balance),
+            head=TaskHeads(
+                tasks, tower_units, dropout=dropout, experts=mixture, balance=experts.balance
+            ),
         ),
         name="stem",
     )

@@ -108,7 +108,10 @@ def test_damaged_file_is_one_error(tmp_path: Path, clicks: Path, how: str) -> No
     [
         (("clicks.parquet", "click.parquet"), r"no file or folder is at .*Did you mean .*clicks.p"),
         (('path = "', 'path = "${NOT_SET_ANYWHERE}'), "needs the environment variable NOT_SET_ANY"),
-        (("expert_units = [8]", "expert_units = []"), "The model 'attention_ranker' cannot be bu"),
+        (
+            ("experts = { units = [8] }", "experts = { units = [] }"),
+            "The model 'attention_ranker' cannot be bu",
+        ),
     ],
 )
 def test_invalid_experiment_is_one_error(

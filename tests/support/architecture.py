@@ -50,7 +50,7 @@ FOLDER_ORDER: Mapping[str, str] = {
         "objectives models interactions multitask attention blocks optimizers embeddings losses "
         "initializers constant_factors backend layer registry serialization embedding_tables "
         "schema loss_options id_transforms checks masked_mean random_integers field_factors "
-        "tensors named_parts model_names lazy registered"
+        "tensors options named_parts model_names lazy registered"
     ),
     "recsys_attn.attention": (
         "layers disagreement positions presets mechanisms routers gates "

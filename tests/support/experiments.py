@@ -53,9 +53,8 @@ name = "conversion"
 name = "attention_ranker"
 width = 4
 target_attention = { class_name = "interest", config = { units = [8] } }
-num_layers = 1
-head_dim = 4
-expert_units = [8]
+interaction = { num_layers = 1, head_dim = 4 }
+experts = { units = [8] }
 tower_units = [4]
 
 [training]

@@ -16,6 +16,7 @@ from pipelines.features.fit import fit
 from pipelines.storage.columns import arrow_type
 from recsys_attn.id_transforms import Hash, Quantile, Vocabulary
 from recsys_attn.models import RankingModel, attention_ranker, logistic_regression
+from recsys_attn.options import expanded
 from recsys_attn.schema import Categorical, Feature, Numeric, Schema, Sequence, Task, is_listed
 
 SCHEMA = Schema(
@@ -87,18 +88,20 @@ def fitted(schema: Schema = SCHEMA, rows: int = 97) -> FittedFeatures:
     return fit(schema, [table(rows, seed=1, schema=schema)])
 
 
+TARGET_ATTENTION = {"name": {"class_name": "interest", "config": {"units": [5]}}}
+
+
 def model(features: FittedFeatures, **arguments: Any) -> RankingModel:
     """The flagship as small as it gets, with weights large enough to tell inputs apart."""
     small = {
         "width": 4,
-        "target_attention": {"class_name": "interest", "config": {"units": [5]}},
-        "num_layers": 1,
-        "head_dim": 3,
-        "num_experts": 2,
+        "target_attention": TARGET_ATTENTION,
         "mlp_units": (5,),
-        "expert_units": (7,),
+        "experts": {"number": 2, "units": (7,)},
         "tower_units": (3,),
     }
+    interaction = expanded(arguments.pop("interaction", {}), ("name",))
+    small["interaction"] = {"num_layers": 1, "head_dim": 3, **interaction}
     return randomised(attention_ranker(features.schema, **{**small, **arguments}))
 
 

@@ -35,7 +35,7 @@ class CoordinatePositions(CountedPositions):
         from_end: Whether to count positions from the latest event, or from the earliest. Defaults
             to True.
         gaps: Whether the time since the event before is a channel too; the calls then need
-            `times`, which a model's `encoder_positions` does not have. Defaults to False.
+            `times`, which a model's `encoder.positions` does not have. Defaults to False.
 
     Call arguments:
         inputs: (B, S, E).

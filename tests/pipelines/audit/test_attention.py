@@ -62,12 +62,10 @@ def flagship(fitted: Any) -> RankingModel:
     return attention_ranker(
         fitted.schema,
         encoder="transformer",
-        target_attention="transformer",
-        target_heads=2,
+        target_attention={"name": "transformer", "num_heads": 2},
         width=8,
-        num_layers=1,
-        num_experts=3,
-        expert_units=(8,),
+        interaction={"num_layers": 1},
+        experts={"number": 3, "units": (8,)},
     )
 
 
@@ -150,7 +148,10 @@ def test_an_untrained_model_has_no_function(
 def test_a_planted_head_of_the_event_before_is_found(fitted: Any, rows: Any, chunk: Chunk) -> None:
     made = {
         name: attention_ranker(
-            fitted.schema, width=8, encoder=encoder, expert_units=(8,), encoder_positions="none"
+            fitted.schema,
+            width=8,
+            encoder={"name": encoder, "positions": "none"},
+            experts={"units": (8,)},
         )
         for name, encoder in (("planted", Previous()), ("untrained", "transformer"))
     }

@@ -37,7 +37,10 @@ def units(fitted):
 @pytest.fixture(scope="module")
 def model(fitted):
     return shop.model(
-        fitted, num_layers=2, num_heads=2, encoder="transformer", encoder_layers=2, target_heads=2
+        fitted,
+        interaction={"num_layers": 2, "num_heads": 2},
+        encoder={"name": "transformer", "num_layers": 2},
+        target_attention={**shop.TARGET_ATTENTION, "num_heads": 2},
     )
 
 

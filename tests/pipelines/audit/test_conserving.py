@@ -36,7 +36,10 @@ def without_biases(model):
 
 MODELS = {
     "interest": {},
-    "encoder": {"encoder": "transformer", "encoder_positions": "learned", "target_heads": 2},
+    "encoder": {
+        "encoder": {"name": "transformer", "positions": "learned"},
+        "target_attention": {**shop.TARGET_ATTENTION, "num_heads": 2},
+    },
 }
 
 
@@ -48,7 +51,9 @@ def model(request, fitted):
         made = (
             din(fitted.schema, width=4, mlp_units=(7, 5))
             if request.param == "din"
-            else mmoe(fitted.schema, width=4, num_experts=3, expert_units=(7,), tower_units=(5,))
+            else mmoe(
+                fitted.schema, width=4, experts={"number": 3, "units": (7,)}, tower_units=(5,)
+            )
         )
         rng = np.random.default_rng(3)
         for weight in made.weights:
@@ -103,7 +108,7 @@ def test_all_relevance_of_attention_goes_through_the_values():
 @pytest.mark.thorough
 def test_the_heads_of_the_last_layer_carry_the_relevance(fitted, units):
     """Without a residual and an MLP, all that reaches the logit passes the heads."""
-    model = without_biases(shop.model(fitted, mlp_units=(), num_layers=1, num_heads=2))
+    model = without_biases(shop.model(fitted, mlp_units=(), interaction={"num_heads": 2}))
     for weight in model.tower.interaction.weights:
         kernel = weight.numpy().copy()
         kernel[:, 3 * 6 :] = 0  # the residual, after query, key and value of two heads of 3

@@ -39,7 +39,7 @@ def model(request, fitted):
     options = {}
     if request.param == "context":
         context = {"features": ["city"], "how": "film"}
-        options = {"encoder": "transformer", "encoder_context": context, "encoder_layers": 1}
+        options = {"encoder": {"name": "transformer", "context": context}}
     return shop.model(fitted, **options)
 
 

@@ -13,7 +13,7 @@ from recsys_attn.models.attention_places import head_layers, watch_attention
 from tests.support import shop
 
 REQUESTS = 17
-HEADS = {"encoder": "transformer", "num_heads": 3, "target_heads": 2}
+HEADS = {"encoder": "transformer", "target_attention": {**shop.TARGET_ATTENTION, "num_heads": 2}}
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def table():
 
 @pytest.fixture(scope="module")
 def model(fitted):
-    return shop.model(fitted, num_layers=2, **HEADS)
+    return shop.model(fitted, interaction={"num_layers": 2, "num_heads": 3}, **HEADS)
 
 
 def slopes(model, table, fitted):
@@ -97,6 +97,6 @@ def test_a_model_without_heads_is_refused(table, fitted):
 
 @pytest.mark.thorough
 def test_confidence_needs_weights(table, fitted):
-    model = shop.model(fitted, num_layers=1, **{**HEADS, "encoder": "linear_transformer"})
+    model = shop.model(fitted, **{**HEADS, "encoder": "linear_transformer"})
     with pytest.raises(ValueError, match=r"encoder 1 of .* makes no weights"):
         best_heads(model, table, fitted, 6, "confidence")

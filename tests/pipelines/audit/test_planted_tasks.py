@@ -28,8 +28,7 @@ split = { by = "time", valid = 0.1, test = 0.1 }
 
 [model]
 name = "mmoe"
-num_experts = 4
-expert_units = [8]  # too few for both tasks
+experts = { number = 4, units = [8] }  # too few for both tasks
 
 [training]
 epochs = 5

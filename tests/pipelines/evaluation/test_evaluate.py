@@ -128,7 +128,9 @@ def test_importance_and_relevance_can_be_left_out(run):
 
 @pytest.mark.thorough
 def test_the_attention_of_a_model_is_audited(fitted, table, tmp_path):
-    model = attention_ranker(fitted.schema, width=4, num_layers=1, expert_units=(4,))
+    model = attention_ranker(
+        fitted.schema, width=4, interaction={"num_layers": 1}, experts={"units": (4,)}
+    )
     shop.write(tmp_path / "test/part-00000.parquet", [table])
     experiment = _experiment({"importance_rows": 0, "relevance_rows": 0, "segments": ["segment"]})
     given = (experiment, DataSplit(tmp_path / "test"), "request", fitted, model)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -13,10 +13,16 @@ from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import check_keys, load_experiment
 from recsys_attn.model_names import arguments_by_model
 from recsys_attn.models import MODELS
+from recsys_attn.options import parameters, table_of
 
 WRONG = {
     "training.epoch": 3,
     "model.mlp_unit": [3],
+    "model.target_attention.num_head": 2,
+    "model.encoder": {"name": "gru", "context": {"features": ["item_id"], "how": "film", "by": 1}},
+    "model.experts": 3,
+    "model.num_heads": 2,
+    "model.encoder_context": {"features": ["user_id"], "how": "keys"},
     "model.name": "dnn",
     "model.exclude": ["nothing"],
     "evaluation.at": [0],
@@ -25,13 +31,14 @@ WRONG = {
 
 
 def test_arguments_are_those_of_the_functions() -> None:
-    of_functions = {
-        name: [
-            p.name for p in inspect.signature(model).parameters.values() if p.kind is p.KEYWORD_ONLY
-        ]
-        for name, model in MODELS.items()
-    }
-    assert arguments_by_model() == of_functions
+    def keys_of(owner: Any) -> dict[str, Any]:
+        return {
+            name: None if (table := table_of(each.annotation)) is None else keys_of(table)
+            for name, each in parameters(owner).items()
+            if each.kind is each.KEYWORD_ONLY
+        }
+
+    assert arguments_by_model() == {name: keys_of(model) for name, model in MODELS.items()}
 
 
 @pytest.mark.parametrize("key", WRONG)
@@ -51,3 +58,14 @@ def test_the_check_needs_no_keras() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_override_reaches_a_key_of_a_table() -> None:
+    """Also of one whose name stands alone in the file."""
+    model = {"name": "din", "encoder": "gru", "target_attention": {"class_name": "din"}}
+    keys = {"model.encoder.num_layers": 3, "model.target_attention.config": {"units": [5]}}
+    experiment = load_experiment(DEMO, {"model": model, **keys})
+    table = experiment.model.arguments["encoder"]
+    assert (table["name"], table["num_layers"]) == ("gru", 3)
+    part = {"class_name": "din", "config": {"units": [5]}}
+    assert experiment.model.arguments["target_attention"]["name"] == part

@@ -1,5 +1,6 @@
 """Reading experiment files and expanding their shorthands."""
 
+import dataclasses
 import inspect
 import re
 from pathlib import Path
@@ -14,6 +15,7 @@ from pipelines.ingest.data_options import SplitPaths
 from pipelines.ingest.split_options import SplitOptions
 from recsys_attn import models
 from recsys_attn.id_transforms import Hash, Quantile, Vocabulary
+from recsys_attn.options import Table
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence
 from tests.support import registries
 from tests.support.experiments import load
@@ -100,7 +102,8 @@ def test_every_model_takes_the_arguments_of_its_function(tmp_path: Path, name: s
     parameters = inspect.signature(models.get(name)).parameters
     assert set(experiment.model.arguments) == {*parameters} - {"schema"}
     for argument, value in experiment.model.arguments.items():
-        assert value == parameters[argument].default
+        default = parameters[argument].default
+        assert value == (dataclasses.asdict(default) if isinstance(default, Table) else default)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,13 @@ UNKNOWN_KEYS = [
         None,
         "buckets, kind.",
     ),
-    ("model", ("head_dim = 4", "haed_dim = 4"), "model.haed_dim", "head_dim", "balance"),
+    (
+        "model",
+        ("head_dim = 4", "haed_dim = 4"),
+        "model.interaction.haed_dim",
+        "head_dim",
+        "head_dim, name, num_heads, num_layers",
+    ),
     (
         "training",
         ("epochs = 2", "epoch = 2"),
@@ -136,12 +142,12 @@ MISMATCHES: list[tuple[tuple[str, str], str]] = [
         "alpha=0.0.",
     ),
     (
-        ("head_dim = 4", 'encoder = { class_name = "performer", config = { causal = "yes" } }'),
-        "`model.encoder`: `causal` must be True or False. Received: causal='yes'.",
+        ("width = 4", 'encoder = { class_name = "performer", config = { causal = "yes" } }'),
+        "`model.encoder.name`: `causal` must be True or False. Received: causal='yes'.",
     ),
     (
-        ("expert_units = [8]", "expert_units = 8"),
-        "`model.expert_units`: expected a list. Received: 8.",
+        ("experts = { units = [8] }", "experts = { units = 8 }"),
+        "`model.experts.units`: expected a list. Received: 8.",
     ),
     (
         ("epochs = 2", "learning_rate = 0"),

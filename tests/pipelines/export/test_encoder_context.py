@@ -35,11 +35,8 @@ def fitted() -> FittedFeatures:
 def test_the_exported_model_scores_like_the_trained_one(
     how: str, fitted: FittedFeatures, tmp_path: Path
 ) -> None:
-    model = shop.model(
-        fitted,
-        encoder="transformer",
-        encoder_positions="time_intervals",
-        encoder_context={"features": ["user", "city"], "how": how},
-    )
+    context = {"features": ["user", "city"], "how": how}
+    encoder = {"name": "transformer", "positions": "time_intervals", "context": context}
+    model = shop.model(fitted, encoder=encoder)
     manifest = write_export(tmp_path / "1", model, fitted)
     assert manifest["parity"]["max_abs_difference"] < 1e-5

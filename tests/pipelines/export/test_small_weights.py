@@ -93,8 +93,8 @@ def test_scores_are_those_of_a_model_with_rounded_weights(
 CONTEXT = {"features": ["city"], "how": "film"}
 MODELS = {
     "esmm": {"name": "esmm", "tower_units": (5,)},
-    "context": {"name": "din", "mlp_units": (5,), "encoder": "gru", "encoder_context": CONTEXT},
-    "experts": {"name": "mmoe", "expert_units": (5,), "tower_units": (5,)},
+    "context": {"name": "din", "mlp_units": (5,), "encoder": {"name": "gru", "context": CONTEXT}},
+    "experts": {"name": "mmoe", "experts": {"units": (5,)}, "tower_units": (5,)},
 }
 
 

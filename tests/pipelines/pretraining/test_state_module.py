@@ -47,26 +47,26 @@ def _counted(schema: Schema) -> SequenceModel:
 
 
 def _untied(schema: Schema) -> SequenceModel:
-    return sequence_encoder(schema, width=8, encoder="gru", encoder_layers=2, tied=False)
+    return sequence_encoder(schema, width=8, encoder={"name": "gru", "num_layers": 2}, tied=False)
 
 
 def _linear(schema: Schema) -> SequenceModel:
     encoder = {"class_name": "linear_transformer", "config": {"causal": True}}
     positions = {"class_name": "learned", "config": {"from_end": False}}
-    options = {"encoder_layers": 2, "encoder_positions": positions}
-    return sequence_encoder(schema, width=8, encoder=encoder, **options)
+    options = {"name": encoder, "num_layers": 2, "positions": positions}
+    return sequence_encoder(schema, width=8, encoder=options)
 
 
 def _segments(schema: Schema) -> SequenceModel:
     """Transformer-XL, whose memory does not hold all earlier events."""
     encoder = {"class_name": "segments", "config": {"segment": 2, "memory": 3}}
-    return sequence_encoder(schema, width=8, encoder=encoder, encoder_layers=2)
+    return sequence_encoder(schema, width=8, encoder={"name": encoder, "num_layers": 2})
 
 
 def _hstu(schema: Schema) -> SequenceModel:
     """HSTU's attention, without times."""
     encoder = {"class_name": "hstu", "config": {"pattern": "causal"}}
-    return sequence_encoder(schema, width=8, encoder=encoder, encoder_layers=2)
+    return sequence_encoder(schema, width=8, encoder={"name": encoder, "num_layers": 2})
 
 
 THOROUGH_UNTIED = pytest.param(_untied, marks=pytest.mark.thorough)

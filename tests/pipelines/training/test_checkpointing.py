@@ -72,8 +72,7 @@ def test_stop_during_validation_saves_and_stops(
 GATED = {
     "name": "mmoe",
     "width": 4,
-    "num_experts": 3,
-    "expert_units": [5],
+    "experts": {"number": 3, "units": [5]},
     "tower_units": [3],
     "gates": {"class_name": "hard_concrete", "config": {"penalty": 0.5}},
     "disagreement": {"outputs": 0.1},

@@ -187,14 +187,20 @@ def test_divergence_is_an_error(trainer: Trainer) -> None:
     ("model", "message"),
     [
         ({"width": 0}, "`model.width`: expected a positive integer. Received: 0"),
-        ({"encoder_layers": 2}, "cannot be built: `encoder_layers` has no effect"),
-        ({"encoder_context": {"how": "keys"}}, "`model.encoder_context`: .*a table with the keys"),
+        ({"encoder_layers": 2}, "`model.encoder_layers` is now `encoder = { num_layers = 2 }`"),
         (
-            {"encoder": "gru", "encoder_context": {"features": ["user_id"], "how": "keys"}},
-            "cannot be built: `encoder_context` with .* has no attention",
+            {"encoder": {"name": "gru", "context": {"how": "keys"}}},
+            "`model.encoder.context.features` is missing",
+        ),
+        (
+            {"encoder": {"name": "gru", "context": {"features": ["user_id"], "how": "keys"}}},
+            "cannot be built: `encoder.context` with .* has no attention",
         ),
         ({"tower_units": [4, 0]}, "`model.tower_units`: expected a list of positive integers"),
-        ({"name": "mmoe", "gate": "both", "gate_attention": "performer"}, "Linear cannot honour"),
+        (
+            {"name": "mmoe", "gate": "both", "experts": {"gate_attention": "performer"}},
+            "Linear cannot honour",
+        ),
         ({"name": "din", "exclude": ["clicked_items"]}, "din needs a history"),
     ],
     ids=str,
@@ -210,11 +216,12 @@ def test_invalid_model_is_refused_before_any_work(
 @pytest.mark.thorough
 def test_training_reaches_the_context_of_an_encoder(trainer: Trainer) -> None:
     context = {"features": ["user_id"], "how": "keys"}
-    options = {"name": "din", "width": 4, "mlp_units": [4], "encoder": "transformer"}
-    model = trainer(model={**options, "encoder_context": context}, training__epochs=1)
+    options: dict[str, Any] = {"name": "din", "width": 4, "mlp_units": [4]}
+    options["encoder"] = {"name": "transformer", "context": context}
+    model = trainer(model=options, training__epochs=1)
     start = trainer(
         run="start",
-        model={**options, "encoder_context": context},
+        model=options,
         training__epochs=1,
         training__learning_rate=1e-9,
         training__embeddings_learning_rate=1e-9,
@@ -263,4 +270,4 @@ def test_training_names_features_that_nothing_reads(
     trainer(training__epochs=1)
     lines = trainer.output.getvalue().splitlines()
     assert "'segment' is read by nothing in mlp" in lines[0]
-    assert [line for line in lines if "encoder_positions" in line] == [lines[0]]
+    assert [line for line in lines if "encoder.positions" in line] == [lines[0]]

@@ -101,7 +101,7 @@ def test_warm_start_moves_slots_with_their_rows(older: Steps, tmp_path: Path) ->
 @pytest.mark.thorough
 def test_gates_are_new_in_a_model_that_had_none(tmp_path: Path) -> None:
     """All else is the older run's, with the slots of the optimizer beside those of the gates."""
-    model = {"name": "autoint", "width": 4, "num_layers": 2, "head_dim": 4}
+    model = {"name": "autoint", "width": 4, "interaction": {"num_layers": 2, "head_dim": 4}}
     plain = run(tmp_path, "plain", model=model)[0]
     gated = {**model, "gates": {"interaction": {"class_name": "hard_concrete"}}}
     start = {"training__warm_start": str(plain.run.folder), "training__learning_rate": 1e-30}

@@ -23,8 +23,7 @@ from tests.support.once import once
 
 GATED = """name = "mmoe"
 width = 4
-num_experts = 4
-expert_units = [6]
+experts = { number = 4, units = [6] }
 tower_units = [3]
 gates = "hard_concrete\""""
 CLOSED = {"experts": [1, 3], "fields": [1, 3]}  # price and the history; item_id and user_id stay
@@ -84,12 +83,8 @@ def test_pruned_run_scores_as_the_gated_one(run: Path, tmp_path: Path) -> None:
 
 ENCODED = """name = "din"
 width = 4
-encoder = "transformer"
-encoder_layers = 2
-encoder_heads = 3
-encoder_head_dim = 2
-target_attention = "transformer"
-target_heads = 2
+encoder = { name = "transformer", num_layers = 2, num_heads = 3, head_dim = 2 }
+target_attention = { name = "transformer", num_heads = 2 }
 mlp_units = [8]"""
 
 

@@ -29,23 +29,31 @@ SMALL = {
     "sparse_transformer": {"stride": 2},
 }
 PLACES: dict[str, tuple[str, dict[str, Any]]] = {
-    "mechanism": ("autoint", {"num_layers": 1, "num_heads": 2, "head_dim": 4}),
-    "encoder target_attention": ("din", {"mlp_units": (5,), "encoder_head_dim": 4}),
-    "gate_attention": ("mmoe", {"gate": "attention", "num_experts": 3, "expert_units": (4,)}),
+    "interaction": ("autoint", {}),
+    "encoder target_attention": ("din", {"mlp_units": (5,)}),
+    "gate_attention": ("mmoe", {"gate": "attention"}),
 }
 # Every preset with queries from the events and from the candidates, in one model; one of each
 # mechanism elsewhere.
 KINDS = ("afm", "linear_transformer", "local", "memory_compressed", "reformer", "t5", "transformer")
 CASES = [
     *(("encoder target_attention", name) for name in presets.PRESETS),
-    *((place, name) for place in ("mechanism", "gate_attention") for name in KINDS),
+    *((place, name) for place in ("interaction", "gate_attention") for name in KINDS),
 ]
 
 
 def model(places: str, preset: str) -> Any:
     name, arguments = PLACES[places]
     part = {"class_name": preset, "config": SMALL.get(preset, {})}
-    return models.get(name)(SCHEMA, width=4, **arguments, **dict.fromkeys(places.split(), part))
+    tables: dict[str, Any] = {
+        "interaction": {"interaction": {"name": part, "num_layers": 1, "head_dim": 4}},
+        "encoder target_attention": {
+            "encoder": {"name": part, "head_dim": 4},
+            "target_attention": part,
+        },
+        "gate_attention": {"experts": {"number": 3, "units": (4,), "gate_attention": part}},
+    }
+    return models.get(name)(SCHEMA, width=4, **arguments, **tables[places])
 
 
 @pytest.mark.sampled(21)
@@ -71,22 +79,23 @@ def test_a_preset_in_a_place(place: str, preset: str) -> None:
 def test_heads_of_models_share_keys_or_have_small_values() -> None:
     block = {"class_name": "block", "config": {"num_heads": [4, 2], "head_dim": [4, 3]}}
     options: list[tuple[Any, dict[str, Any]]] = [
-        (models.din, {"encoder": "rotary", "encoder_heads": [4, 1], "encoder_head_dim": [4, 2]}),
+        (models.din, {"encoder": {"name": "rotary", "num_heads": [4, 1], "head_dim": [4, 2]}}),
         (models.din, {"encoder": block}),
-        (models.autoint, {"num_layers": 2, "head_dim": [8, 3]}),
-        (models.attention_ranker, {"encoder": "alibi", "head_dim": [4, 3], "num_experts": 2}),
+        (models.autoint, {"interaction": {"num_layers": 2, "head_dim": [8, 3]}}),
+        (models.attention_ranker, {"encoder": "alibi", "interaction": {"head_dim": [4, 3]}}),
     ]
     for make, given in options:
         for score in scores(make(SCHEMA, width=4, **given), inputs()).values():
             assert np.isfinite(score).all()
-    with pytest.raises(ValueError, match=r"must divide .*encoder_heads=\[4, 3\]"):
-        models.din(SCHEMA, width=4, encoder="rotary", encoder_heads=[4, 3])
+    with pytest.raises(
+        ValueError, match=r"`encoder.num_heads`: .* must divide .*num_heads=\[4, 3\]"
+    ):
+        models.din(SCHEMA, width=4, encoder={"name": "rotary", "num_heads": [4, 3]})
 
 
 def test_an_instance_makes_each_layer_one_of_its_own(tmp_path: Path) -> None:
     arguments: Any = {
-        "encoder": presets.performer(8),
-        "encoder_layers": 2,
+        "encoder": {"name": presets.performer(8), "num_layers": 2},
         "target_attention": presets.din((4,)),
     }
     ranker = models.din(SCHEMA, width=4, mlp_units=(5,), **arguments)
@@ -98,9 +107,9 @@ def test_an_instance_makes_each_layer_one_of_its_own(tmp_path: Path) -> None:
 
 
 NO_EFFECT: list[tuple[str, dict[str, Any], str]] = [
-    ("mmoe", {"gate_attention": "han"}, "`gate_attention` has no effect without"),
-    ("din", {"encoder_heads": 3}, "`encoder_heads` has no effect without `encoder`"),
-    ("attention_ranker", {"encoder_layers": 2}, "`encoder_layers` has no effect without"),
+    ("mmoe", {"experts": {"gate_attention": "han"}}, "is that of a gate of attention"),
+    ("din", {"encoder": {"num_heads": 3}}, "`encoder.name` is missing"),
+    ("din", {"target_attention": {"head_dim": 3}}, "`num_heads` and `head_dim` go together"),
     ("autoint", {"dropout": 0.5}, "none without `mlp_units`"),
 ]
 
@@ -120,7 +129,11 @@ def test_an_option_that_would_change_nothing_is_refused(
 def test_missing_events_change_nothing_wherever_they_stand(encoder: str) -> None:
     part = {"class_name": encoder, "config": SMALL.get(encoder, {})}
     ranker = models.attention_ranker(
-        SCHEMA, width=4, encoder=part, num_heads=2, head_dim=4, expert_units=(5,)
+        SCHEMA,
+        width=4,
+        encoder=part,
+        interaction={"num_heads": 2, "head_dim": 4},
+        experts={"units": (5,)},
     )
     randomise(ranker)
     values = inputs()
@@ -179,7 +192,7 @@ def test_a_long_memory_over_segments_is_the_plain_encoder() -> None:
     cut = segments("transformer_xl", max_distance=9)
     cut["config"]["memory"] = 9
     made = [
-        models.din(SCHEMA, width=4, mlp_units=(5,), encoder=encoder, encoder_layers=2)
+        models.din(SCHEMA, width=4, mlp_units=(5,), encoder={"name": encoder, "num_layers": 2})
         for encoder in (plain, cut)
     ]
     expected, found = (scores(ranker, inputs()) for ranker in made)
@@ -193,7 +206,7 @@ def test_a_long_memory_over_segments_is_the_plain_encoder() -> None:
 @pytest.mark.parametrize("name", ENCODERS)
 def test_an_encoder_without_attention_or_with_options(name: str) -> None:
     part = {"class_name": name, "config": ENCODERS[name]}
-    ranker = models.din(SCHEMA, width=4, mlp_units=(5,), encoder=part, encoder_layers=2)
+    ranker = models.din(SCHEMA, width=4, mlp_units=(5,), encoder={"name": part, "num_layers": 2})
     randomise(ranker)
     values = inputs()
     found = scores(ranker, values)
@@ -210,7 +223,7 @@ def test_an_encoder_without_attention_or_with_options(name: str) -> None:
         ({"class_name": "block", "config": {"nrm": "rms"}}, "has no argument 'nrm'.*'norm'"),
         (
             {"class_name": "block", "config": {"norm": "conditional"}},
-            "needs a condition: set `encoder_context`",
+            "needs a condition: set `encoder.context`",
         ),
         ("gmlp", "'gmlp' needs `length`, the most events"),
         ({"class_name": "block", "config": {"groups": 0}}, "`groups` must be a positive"),
@@ -241,7 +254,7 @@ def test_a_wrong_encoder_is_one_sentence(encoder: Any, message: str) -> None:
 
 def test_blocks_of_a_model_are_reversible() -> None:
     part = {"class_name": "block", "config": {"attention": "alibi", "residual": "reversible"}}
-    ranker = models.din(SCHEMA, width=4, mlp_units=(5,), encoder=part, encoder_layers=3)
+    ranker = models.din(SCHEMA, width=4, mlp_units=(5,), encoder={"name": part, "num_layers": 3})
     assert all(np.isfinite(score).all() for score in scores(ranker, inputs()).values())
     assert all(history.encoder.reversible for history in ranker.tower.histories.values())
 
@@ -250,7 +263,9 @@ def test_groups_of_blocks_share_their_weights() -> None:
     part = {"class_name": "block", "config": {"groups": 1}}
     counts = []
     for layers in (1, 3):
-        ranker = models.din(SCHEMA, width=4, mlp_units=(5,), encoder=part, encoder_layers=layers)
+        ranker = models.din(
+            SCHEMA, width=4, mlp_units=(5,), encoder={"name": part, "num_layers": layers}
+        )
         scores(ranker, inputs())
         counts.append(ranker.count_params())
     assert counts[0] == counts[1]
@@ -258,6 +273,6 @@ def test_groups_of_blocks_share_their_weights() -> None:
 
 def test_an_instance_of_an_encoder_is_copied_for_each_block() -> None:
     mixer = RecurrentMixer("lstm")
-    ranker = models.din(SCHEMA, width=4, mlp_units=(5,), encoder=mixer, encoder_layers=2)
+    ranker = models.din(SCHEMA, width=4, mlp_units=(5,), encoder={"name": mixer, "num_layers": 2})
     scores(ranker, inputs())
     assert not mixer.built

@@ -31,12 +31,10 @@ def places(model: RankingModel) -> list[tuple[str, tuple[int, ...]]]:
 def test_attention_ranker_has_attention_in_every_place() -> None:
     model = attention_ranker(
         SCHEMA,
-        encoder="transformer",
-        encoder_layers=2,
-        target_attention="transformer",
-        target_heads=2,
-        num_layers=1,
-        num_experts=3,
+        encoder={"name": "transformer", "num_layers": 2},
+        target_attention={"name": "transformer", "num_heads": 2},
+        interaction={"num_layers": 1},
+        experts={"number": 3},
     )
     assert places(model) == [
         ("encoder 1 of history", (2, 6, 2)),
@@ -49,7 +47,7 @@ def test_attention_ranker_has_attention_in_every_place() -> None:
 
 def test_a_shared_layer_is_numbered_by_its_calls() -> None:
     shared = {"class_name": "block", "config": {"attention": "transformer", "groups": 1}}
-    model = attention_ranker(SCHEMA, encoder=shared, encoder_layers=2)
+    model = attention_ranker(SCHEMA, encoder={"name": shared, "num_layers": 2})
     assert len(model.tower.histories["history"].encoder.blocks) == 1
     assert [name for name, _ in places(model)][:2] == [
         "encoder 1 of history",
@@ -60,4 +58,6 @@ def test_a_shared_layer_is_numbered_by_its_calls() -> None:
 def test_a_model_without_attention_has_none() -> None:
     schema = Schema((Categorical("item", size=7),), (Task("click"),))
     assert places(mlp(schema)) == []
-    assert [name for name, _ in places(autoint(schema, num_layers=1))] == ["interaction 1"]
+    assert [name for name, _ in places(autoint(schema, interaction={"num_layers": 1}))] == [
+        "interaction 1"
+    ]

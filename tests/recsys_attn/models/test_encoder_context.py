@@ -1,4 +1,4 @@
-"""The option `encoder_context`: the encoder of a history knows features of the request."""
+"""The option `encoder.context`: the encoder of a history knows features of the request."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ import pytest
 
 from recsys_attn import models
 from recsys_attn.attention.patterns import Local, Prepended
-from recsys_attn.models.encoder_context import WAYS
 from recsys_attn.models.ranking import RankingModel
 from recsys_attn.schema import Categorical, Schema
 from recsys_attn.serialization import serialize
-from tests.recsys_attn.models.test_encoder_positions import DIN, scores
+from tests.recsys_attn.models.test_encoder_positions import DIN, HEADS, scores
 from tests.support.arrays import assert_close
 from tests.support.small_models import EVENTS, SCHEMA, inputs
 
 FEATURES = ["user", "age"]
+WAYS = ("norm", "film", "tokens", "keys")
 TIMES = "time_intervals"
 
 
-def untrained(how: str | None, **options: Any) -> RankingModel:
-    context = {} if how is None else {"encoder_context": {"features": FEATURES, "how": how}}
-    return models.din(SCHEMA, **{"encoder": "transformer", **DIN, **context, **options})
+def untrained(how: str | None, **encoder: Any) -> RankingModel:
+    context = None if how is None else {"features": FEATURES, "how": how}
+    encoder = {"name": "transformer", "context": context, **HEADS, **encoder}
+    return models.din(SCHEMA, **DIN, encoder=encoder)
 
 
 @functools.cache
 def model(how: str, positions: str | None = None) -> RankingModel:
-    ranker = untrained(how, encoder_layers=2, encoder_positions=positions)
+    ranker = untrained(how, num_layers=2, positions=positions)
     rng = np.random.default_rng(1)
     for weight in ranker.trainable_variables:
         weight.assign(rng.normal(scale=0.3, size=weight.shape))
@@ -75,9 +76,7 @@ def test_candidates_and_padding_change_nothing(how: str, positions: str | None) 
 @pytest.mark.parametrize("how", ["tokens", "keys"])
 def test_a_missing_context_leaves_no_trace(how: str, positions: str | None) -> None:
     missing = {**inputs(), "user": np.zeros(5, "int32"), "age": np.full(5, np.nan, "float32")}
-    ranker, plain = model(how, positions), untrained(None, encoder_layers=2)
-    if positions is not None:
-        plain = untrained(None, encoder_layers=2, encoder_positions=positions)
+    ranker, plain = model(how, positions), untrained(None, num_layers=2, positions=positions)
     own = {w.path for w in ranker.weights if "context_heads" in w.path or w.name == "projection"}
     kept = [w for w in ranker.weights if w.path not in own]
     assert len(kept) < len(ranker.weights)
@@ -105,7 +104,11 @@ def test_pruning_keeps_the_features_of_the_encoder(how: str) -> None:
     context = {"features": FEATURES, "how": how}
     gates: dict[str, Any] = dict.fromkeys(("fields", "encoder"), "hard_concrete")
     ranker = models.attention_ranker(
-        SCHEMA, width=4, head_dim=4, encoder="transformer", encoder_context=context, gates=gates
+        SCHEMA,
+        width=4,
+        interaction={"head_dim": 4},
+        encoder={"name": "transformer", "context": context},
+        gates=gates,
     )
     rng = np.random.default_rng(2)
     for weight in ranker.trainable_variables:
@@ -146,7 +149,7 @@ def test_an_encoder_with_a_context(how: str, encoder: Any) -> None:
     small = {"performer": {"features": 8}, "longformer": {"window": 2}, "reformer": {"size": 4}}
     if isinstance(encoder, str):
         encoder = {"class_name": encoder, "config": small.get(encoder, {})}
-    ranker = untrained(how, encoder=encoder)
+    ranker = untrained(how, name=encoder)
     rng = np.random.default_rng(1)
     for weight in ranker.trainable_variables:
         weight.assign(rng.normal(scale=0.3, size=weight.shape))
@@ -166,26 +169,19 @@ def test_an_encoder_with_a_context(how: str, encoder: Any) -> None:
         ("keys", SEGMENTS, '"segments" takes no context'),
         ("norm", SEGMENTS, 'use how = "film"'),
         ("norm", block(norm="rms"), 'needs norm = "conditional"'),
-        ("keys", block(norm="conditional"), "set `encoder_context`"),
-        ("key", "transformer", "`encoder_context.how`.*Did you mean 'keys'"),
+        ("keys", block(norm="conditional"), "set `encoder.context`"),
+        ("key", "transformer", "`encoder.context.how`.*Did you mean 'keys'"),
     ],
 )
 def test_a_context_that_an_encoder_cannot_have(how: str, encoder: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        untrained(how, encoder=encoder)
+        untrained(how, name=encoder)
 
 
 @pytest.mark.parametrize("name", ["item", "items_seen", "scenario"])
 def test_only_features_of_the_request_are_a_context(name: str) -> None:
-    with pytest.raises(ValueError, match=f"`encoder_context.features` are .*'{name}'"):
-        untrained(None, encoder_context={"features": [name], "how": "norm"})
-
-
-def test_a_context_needs_an_encoder() -> None:
-    context = {"features": FEATURES, "how": "keys"}
-    for make in (models.din, models.attention_ranker):
-        with pytest.raises(ValueError, match="`encoder_context` has no effect without `encoder`"):
-            make(SCHEMA, width=4, encoder_context=context)
+    with pytest.raises(ValueError, match=f"`encoder.context.features` are .*'{name}'"):
+        untrained(None, context={"features": [name], "how": "norm"})
 
 
 def test_keys_have_one_width() -> None:
@@ -193,7 +189,9 @@ def test_keys_have_one_width() -> None:
     schema = Schema((*SCHEMA.features, wide), SCHEMA.tasks)
     context = {"features": ["user", "city"], "how": "keys"}
     with pytest.raises(ValueError, match="needs features of one `width`"):
-        models.din(schema, encoder="transformer", encoder_context=context, **DIN)
+        models.din(schema, encoder={"name": "transformer", "context": context}, **DIN)
     values = {**inputs(), "city": np.ones(5, "int32")}
-    ranker = models.din(schema, encoder="transformer", encoder_context={**context, "how": "norm"})
+    ranker = models.din(
+        schema, encoder={"name": "transformer", "context": {**context, "how": "norm"}}
+    )
     assert ranker(values)["click"].shape == (5, 3)

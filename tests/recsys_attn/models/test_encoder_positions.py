@@ -1,4 +1,4 @@
-"""The slot `encoder_positions` of models: an encoder knows the order, unless it says otherwise."""
+"""The slot `encoder.positions` of models: an encoder knows the order, unless it says otherwise."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from recsys_attn.models.ranking import RankingModel
 from tests.support.arrays import assert_close
 from tests.support.small_models import EVENTS, SCHEMA, S, inputs
 
-DIN = {"width": 4, "mlp_units": (5,), "encoder_heads": 2, "encoder_head_dim": 4}
+DIN: dict[str, Any] = {"width": 4, "mlp_units": (5,)}
+HEADS = {"num_heads": 2, "head_dim": 4}
 
 
 def model(encoder: Any, positions: Any, **more: Any) -> RankingModel:
-    ranker = models.din(SCHEMA, encoder=encoder, encoder_positions=positions, **DIN, **more)
+    table = {"name": encoder, "positions": positions, **HEADS, **more}
+    ranker = models.din(SCHEMA, encoder=table, **DIN)
     ranker(inputs())
     rng = np.random.default_rng(1)
     for weight in ranker.trainable_variables:  # small: no score must be saturated
@@ -92,7 +94,7 @@ def test_missing_events_shift_no_position(positions: str) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("positions", EVERY, ids=str)
 def test_a_saved_model_keeps_its_positions(positions: str, tmp_path: Path) -> None:
-    ranker = model("transformer", positions, encoder_layers=2)
+    ranker = model("transformer", positions, num_layers=2)
     ranker.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     expected = scores(ranker, inputs())
@@ -132,7 +134,7 @@ def test_blocks_and_mixers_know_the_order(encoder: Any, positions: Any, is_learn
     ],
 )
 def test_positions_that_an_encoder_cannot_have(encoder: Any, positions: str, message: str) -> None:
-    with pytest.raises(ValueError, match=f"`encoder_positions` does not fit.*{message}"):
+    with pytest.raises(ValueError, match=f"`encoder.positions` does not fit.*{message}"):
         model(encoder, positions)
 
 
@@ -172,7 +174,7 @@ def test_blocks_may_share_the_biases_of_transformer_xl(tmp_path: Path) -> None:
         model(
             "transformer",
             {"class_name": "transformer_xl", "config": {"share_biases": share}},
-            encoder_layers=2,
+            num_layers=2,
         )
         for share in (True, False)
     )
@@ -197,20 +199,14 @@ def test_blocks_may_share_the_biases_of_transformer_xl(tmp_path: Path) -> None:
             np.testing.assert_allclose(score, expected[task], rtol=1e-5, atol=1e-6)
 
 
-WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("din", {"encoder_positions": "alibi"}, "`encoder_positions` has no effect without `encoder`"),
-    (
-        "attention_ranker",
-        {"encoder_positions": "alibi"},
-        "`encoder_positions` has no effect without `encoder`",
-    ),
-    ("din", {"encoder": "t5", "encoder_positions": "rotary"}, "`encoder_positions` .* twice"),
-    ("din", {"encoder": "t5", "encoder_positions": "none"}, "'none' contradict"),
-    ("din", {"encoder": "transformer", "encoder_positions": "learnt"}, "Did you mean 'learned'"),
+WRONG = [
+    ({"name": "t5", "positions": "rotary"}, "`encoder.positions` .* twice"),
+    ({"name": "t5", "positions": "none"}, "'none' contradict"),
+    ({"name": "gru", "positions": "learnt"}, "`encoder.positions`: .*Did you mean 'learned'"),
 ]
 
 
-@pytest.mark.parametrize(("name", "options", "message"), WRONG)
-def test_wrong_positions_are_one_error(name: str, options: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(("encoder", "message"), WRONG)
+def test_wrong_positions_are_one_error(encoder: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        models.get(name)(SCHEMA, **options)
+        models.din(SCHEMA, encoder=encoder)

@@ -45,14 +45,19 @@ ATTENTION = {SEEN: (B, T, S), SEARCHED: (B, T, R)}
 UNIT = {"class_name": "din", "config": {"units": [5]}}
 ONE_BUCKET = {"class_name": "reformer", "config": {"size": S, "buckets": 1}}
 SMALL_DIN = {"width": 4, "target_attention": UNIT, "mlp_units": (7,)}
-SMALL_RANKER = {"width": 4, "num_layers": 1, "head_dim": 3, "expert_units": (7,)}
-SMALL_MMOE = {"width": 4, "num_experts": 4, "expert_units": (7,)}
-SMALL_STEM = {"width": 4, "expert_units": (7,), "gate_units": (3,)}
+SMALL_RANKER = {
+    "width": 4,
+    "interaction": {"num_layers": 1, "head_dim": 3},
+    "experts": {"units": (7,)},
+}
+LAYERS = {"num_layers": 2, "num_heads": 3, "head_dim": 5}
+SMALL_MMOE = {"width": 4, "experts": {"number": 4, "units": (7,)}}
+SMALL_STEM: dict[str, Any] = {"width": 4, "experts": {"units": (7,), "gate_units": (3,)}}
 SMALL_FINAL = {"width": 4, "first_units": (7,), "second_units": (5,)}
 SMALL_PEPNET = {"width": 4, "tower_units": (7,), "gate_units": 3}
 CASES = [
     ("din", SMALL_DIN, ATTENTION),
-    ("din", {**SMALL_DIN, "encoder": "transformer", "encoder_head_dim": 3}, ATTENTION),
+    ("din", {**SMALL_DIN, "encoder": {"name": "transformer", "head_dim": 3}}, ATTENTION),
     ("din", {**SMALL_DIN, "target_attention": "linear_transformer"}, {}),
     ("din", {**SMALL_DIN, "target_attention": ONE_BUCKET, "encoder": "local"}, ATTENTION),
     ("dien", {"width": 4, "mlp_units": (7,)}, ATTENTION),
@@ -65,21 +70,21 @@ CASES = [
     ),
     (
         "attention_ranker",
-        {**SMALL_RANKER, "gate_attention": "linear_transformer"},
+        {**SMALL_RANKER, "experts": {"units": (7,), "gate_attention": "linear_transformer"}},
         ATTENTION | FIELDS | STRENGTHS,
     ),
     ("mmoe", SMALL_MMOE, GATES),
     ("mmoe", {**SMALL_MMOE, "gate": "both"}, GATES),
     ("aitm", {"tower_units": (7,)}, dict.fromkeys(GATES, (B, T, 2))),
-    ("stem", {**SMALL_STEM, "shared_experts": 2}, GATES),
+    ("stem", {**SMALL_STEM, "experts": {**SMALL_STEM["experts"], "shared": 2}}, GATES),
     ("mlp", {"width": 4, "units": (7,)}, {}),
-    ("autoint", {"width": 4, "num_layers": 1, "head_dim": 3}, FIELDS),
-    ("autoint", {"width": 4, "num_layers": 1, "mechanism": "linear_transformer"}, {}),
+    ("autoint", {"width": 4, "interaction": {"num_layers": 1, "head_dim": 3}}, FIELDS),
+    ("autoint", {"width": 4, "interaction": "linear_transformer"}, {}),
     ("afm", {"width": 4, "units": 3}, FIELDS),
     ("fibinet", {"width": 4, "mlp_units": (7,)}, FIELDS),
     ("fibinet", {"width": 4, "mlp_units": (7,), "shared_matrices": True}, FIELDS),
     ("finalmlp", SMALL_FINAL, FIELDS),
-    ("finalmlp", {**SMALL_FINAL, "gated": False}, {}),
+    ("finalmlp", {**SMALL_FINAL, "feature_gates": {"active": False}}, {}),
     ("pepnet", {**SMALL_PEPNET, "domain": ["item"]}, FIELDS),
     ("pepnet", {**SMALL_PEPNET, "person": ["item"]}, {}),
     ("logistic_regression", {}, {}),
@@ -137,8 +142,8 @@ def test_a_model_explains_what_has_weights(
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("autoint", {"width": 4, "num_layers": 2, "num_heads": 3, "head_dim": 5}),
-        ("destine", {"width": 4, "num_layers": 2, "num_heads": 3, "head_dim": 5}),
+        ("autoint", {"width": 4, "interaction": LAYERS}),
+        ("destine", {"width": 4, "interaction": LAYERS}),
         ("afm", {"width": 4, "units": 3}),
     ],
 )
@@ -155,7 +160,7 @@ def test_the_weight_of_a_field_is_the_mean_that_it_receives(
     with watch_heads(visit):
         found = arrays(model.explain(inputs())[1])
     empty = [name for name in found if name.startswith("field/seen.")]
-    assert len(calls) == options.get("num_layers", 1)
+    assert len(calls) == options.get("interaction", {}).get("num_layers", 1)
     assert len(empty) == 2
     names = list(found)
     for row in range(B * T):
@@ -195,7 +200,11 @@ def recording(call: Any, ratios: list[np.ndarray]) -> Any:
     ("name", "options", "kinds"),
     [
         ("fibinet", {"mlp_units": (7,)}, (SqueezeExcitation,)),
-        ("finalmlp", {**SMALL_FINAL, "first_context": ["item"]}, (ContextGate, ContextGate)),
+        (
+            "finalmlp",
+            {**SMALL_FINAL, "feature_gates": {"first": ["item"]}},
+            (ContextGate, ContextGate),
+        ),
         ("pepnet", {**SMALL_PEPNET, "domain": ["item"]}, (GateUnit,)),
     ],
 )

@@ -90,8 +90,9 @@ def test_masknet_has_a_network_over_blocks_in_parallel_only(structure: str) -> N
 
 
 def test_finalmlp_is_the_papers() -> None:
-    options = {"first_units": (6,), "second_units": (4,), "num_heads": 2, "gate_units": (5,)}
-    model = random_model("finalmlp", "two", width=3, first_context=("user", "tags"), **options)
+    options = {"first_units": (6,), "second_units": (4,), "num_heads": 2}
+    gates = {"first": ("user", "tags"), "units": (5,)}
+    model = random_model("finalmlp", "two", width=3, feature_gates=gates, **options)
     _, vectors = fields_of(model, linear=0)
     flat = vectors.reshape(B, T, -1)
     first, second = model.tower.interaction.streams
@@ -194,15 +195,13 @@ def test_finalnet_teaches_tasks_of_probabilities_with_their_weight() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"first_context": ("usr",)}, "`first_context` must be features.*Did you mean 'user'"),
-        ({"first_context": "user"}, "`first_context` must be a list of features"),
-        ({"second_context": ("item",), "gated": False}, "`second_context` decides gates"),
-        ({"gate_units": (8,)}, "`gate_units` has no effect without a context"),
-        ({"second_units": ()}, "The second network has no layer"),
+        ({"feature_gates": {"first": ("usr",)}}, "`feature_gates.first` .*Did you mean 'user'"),
+        ({"feature_gates": {"first": "user"}}, "`feature_gates.first`: expected a list of"),
+        ({"second_units": ()}, "`second_units`: expected at least one layer"),
         ({"num_heads": 3}, "`num_heads` must divide"),
     ],
 )
-def test_finalmlp_refuses_what_has_no_effect(options: dict[str, Any], message: str) -> None:
+def test_finalmlp_refuses_wrong_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         models.finalmlp(Schema(FEATURES, TASKS["one"]), **options)
 
@@ -211,14 +210,16 @@ def test_networks_without_gates_take_features_of_other_widths() -> None:
     wide = Schema((*FEATURES, Categorical("brand", size=4, width=6)), TASKS["one"])
     given = INPUTS | {"brand": np.ones((B, T), "int32")}
     small = {"width": 3, "first_units": (4,), "second_units": (2,)}
-    assert models.finalmlp(wide, gated=False, **small)(given)["click"].shape == (B, T)
+    assert models.finalmlp(wide, feature_gates={"active": False}, **small)(given)[
+        "click"
+    ].shape == (B, T)
     assert models.finalnet(wide, **small)(given)["click"].shape == (B, T)
     with pytest.raises(ValueError, match="ContextGate needs fields of one width"):
         models.finalmlp(wide, **small)
 
 
 def test_an_empty_first_block_and_a_wrong_head_are_refused() -> None:
-    with pytest.raises(ValueError, match="The first block has no layer"):
+    with pytest.raises(ValueError, match="`first_units`: expected at least one layer"):
         models.finalnet(Schema(FEATURES, TASKS["one"]), first_units=())
     with pytest.raises(ValueError, match=r"must have the sum of `sizes`, 5"):
         AveragedHeads(["click"], (2, 3))(np.ones((1, 2, 4), "float32"))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
-
 import keras
 import numpy as np
 import pytest
@@ -31,10 +28,6 @@ from tests.support.small_models import (
     make,
     scores,
 )
-
-# Models whose experts or blocks have the options of the network too.
-OTHER_LAYERS = {"attention_ranker", "bst", "dsin", "masknet", "mmoe", "ple", "stem"}
-
 
 # An encoder, a batch norm, Dice and sessions; `make thorough` has the others.
 KINDS = ("attention_ranker", "deepfm", "din", "dsin")
@@ -238,14 +231,15 @@ def test_logistic_regression_is_linear_in_its_fields() -> None:
 
 
 def test_destine_is_autoint_with_its_attention_and_without_relu() -> None:
-    options = {**SMALL["destine"], "mechanism": "disentangled", "update": {"relu": "none"}}
+    table = {"name": "disentangled", "update": {"relu": "none"}}
+    options = {**SMALL["destine"], "interaction": {**SMALL["destine"]["interaction"], **table}}
     autoint = models.autoint(SCHEMA, **options)
     expected = scores(autoint, inputs())
     model = models.destine(SCHEMA, **SMALL["destine"])
     model(inputs())
     model.set_weights(autoint.get_weights())
     assert_same(scores(model, inputs()), expected)
-    with pytest.raises(ValueError, match="`attention_dropout`"):
+    with pytest.raises(ValueError, match="one in `interaction`"):
         models.destine(SCHEMA, dropout=0.1)
 
 
@@ -258,23 +252,6 @@ def test_missing_events_score_as_an_empty_history(model: RankingModel) -> None:
     for length in (0, 1):
         shorter = {name: empty[name][:, :length] for name in EVENTS}
         assert_same(scores(model, empty | shorter), expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("option", "value"), [("activation", "tanh"), ("norm", "batch"), ("dropout", 0.3)]
-)
-@pytest.mark.parametrize("name", sorted(set(SMALL) - OTHER_LAYERS))
-def test_an_option_of_a_network_needs_its_layers(name: str, option: str, value: Any) -> None:
-    arguments = inspect.signature(models.get(name)).parameters
-    units: dict[str, Any] = {
-        each: ()
-        for each in ("units", "mlp_units", "tower_units")
-        if each in arguments and isinstance(arguments[each].default, tuple)
-    }
-    if option in arguments and units:
-        options = {**SMALL[name], **units, option: value}
-        with pytest.raises(ValueError, match=r"no effect without|none without|at least one layer"):
-            models.get(name)(SCHEMA, **options)
 
 
 @pytest.mark.sampled(2)
@@ -321,7 +298,9 @@ def test_invalid_request_is_an_error_in_json() -> None:
         models.din(without)
     with pytest.raises(ValueError, match="Did you mean 'autoint'"):
         models.get("autoin")
-    with pytest.raises(ValueError, match=r"use 'dcn' with `gated = true`. Received: 'gdcn'"):
+    with pytest.raises(
+        ValueError, match=r"use 'dcn' with `cross = { gated = true }`. Received: 'gdcn'"
+    ):
         models.get("gdcn")
     mixed = Schema((*SCHEMA.features[:5], Categorical("brand", size=3, width=2)), SCHEMA.tasks)
     with pytest.raises(ValueError, match="Received: width=2 for the feature 'brand'"):

@@ -23,10 +23,9 @@ ALL_PLACES = {
         "experts": {"outputs": 0.7},
     },
     "gates": "hard_concrete",
-    "balance": 0.3,
+    "experts": {**SMALL["attention_ranker"]["experts"], "balance": 0.3},
     "encoder": "transformer",
-    "target_heads": 2,
-    "target_attention": "transformer",
+    "target_attention": {"name": "transformer", "num_heads": 2},
 }
 CLUSTERS = {"class_name": "routing_transformer", "config": {"clusters": 2, "window": 4}}
 LISTED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -35,8 +34,8 @@ LISTED: dict[str, tuple[str, dict[str, Any]]] = {
     "clusters of fields": ("attention_ranker", {"interaction": CLUSTERS}),
     "heads of fields": ("autoint", {"disagreement": HEADS}),
     "heads of unary terms": ("destine", {"disagreement": HEADS}),
-    "experts by attention": ("mmoe", {"gate": "attention", "balance": 0.3}),
-    "experts of layers": ("ple", {"balance": 0.3}),
+    "experts by attention": ("mmoe", {"gate": "attention", "experts": {"balance": 0.3}}),
+    "experts of layers": ("ple", {"experts": {"balance": 0.3}}),
     "batch norm": ("dcn", {"norm": "batch"}),
     "dice": ("mlp", {"activation": "dice"}),
     "order": ("aitm", {"order_penalty": 3.0}),
@@ -81,5 +80,5 @@ def test_padding_of_lists_enters_nothing(name: str, options: dict[str, Any]) -> 
     np.testing.assert_allclose(same_penalty, penalty, rtol=1e-5)
     for found, expected in zip(same_state, state, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
-    if {"disagreement", "balance"} & set(options):
+    if "disagreement" in options or "balance" in options.get("experts", {}):
         assert penalty > 0

@@ -29,7 +29,7 @@ def test_fields_are_pooled_without_missing_ones(kind: str) -> None:
 
 
 def test_fields_that_cannot_be_pooled_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"`field_pooling` must be a name.*Did you mean 'max'"):
+    with pytest.raises(ValueError, match=r"`field_pooling`: expected a name.*Did you mean 'max'"):
         models.mlp(SCHEMA, field_pooling="maxi")
     with pytest.raises(ValueError, match="`field_pooling` is for the embeddings that `mlp` gets"):
         FieldInteraction(AutoInt(1), field_pooling="max")
@@ -58,5 +58,5 @@ def test_histories_are_pooled_by_name(name: str) -> None:
     made[1].set_weights(made[0].get_weights())
     other = scores(made[1], inputs())
     assert any(not np.allclose(one[task], other[task]) for task in one)
-    with pytest.raises(ValueError, match=r"`history_pooling` must be a name.*'max'"):
+    with pytest.raises(ValueError, match=r"`history_pooling`: expected a name.*'max'"):
         models.get(name)(SCHEMA, width=4, history_pooling="maxi")

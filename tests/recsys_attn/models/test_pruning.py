@@ -27,16 +27,16 @@ NARROW = Schema(
     ),
     SCHEMA.tasks,
 )
-ENCODED = {"target_heads": 3, "encoder": "transformer", "encoder_layers": 2}
+HEADS = {"name": "transformer", "num_heads": 3}
+ENCODER = {"name": "transformer", "num_layers": 2}
 GATED: dict[str, dict[str, Any]] = {
     "autoint": {},
     "destine": {},
     "mmoe": {"gate": "both"},
-    "din": {**ENCODED, "target_attention": "transformer"},
+    "din": {"encoder": ENCODER, "target_attention": HEADS},
     "attention_ranker": {
-        **ENCODED,
-        "target_attention": "transformer",
-        "encoder_positions": "time_buckets",
+        "encoder": {**ENCODER, "positions": "time_buckets"},
+        "target_attention": HEADS,
     },
 }
 HARD = {"class_name": "hard_concrete", "config": {"penalty": 0.01, "initial": 0.4}}
@@ -149,16 +149,17 @@ def test_penalty_is_that_of_the_open_gates_of_all_places() -> None:
 
 
 def test_experts_whose_places_matter_are_not_pruned() -> None:
-    options = {"gate": "attention", "gate_attention": "alibi", "expert_units": (3,)}
-    model = models.mmoe(SCHEMA, width=4, num_experts=3, gates={"experts": HARD}, **options)
+    experts = {"number": 3, "units": (3,), "gate_attention": "alibi"}
+    options = {"gate": "attention", "gates": {"experts": HARD}}
+    model = models.mmoe(SCHEMA, width=4, experts=experts, **options)
     model.tower.head.experts.experts.gate.log_alpha.assign([9.0, -9.0, 9.0])
     with pytest.raises(ValueError, match="depends on the places of its keys"):
         prune(model)
 
 
 def test_fields_whose_places_matter_are_not_pruned() -> None:
-    options = {"mechanism": "alibi", "num_layers": 1, "num_heads": 2, "head_dim": 3}
-    model = models.autoint(SCHEMA, width=4, gates={"fields": HARD}, **options)
+    layer = {"name": "alibi", "num_layers": 1, "num_heads": 2, "head_dim": 3}
+    model = models.autoint(SCHEMA, width=4, gates={"fields": HARD}, interaction=layer)
     close_fields(model, "age")
     with pytest.raises(ValueError, match="attention of the fields depends on the places"):
         prune(model)
@@ -215,7 +216,11 @@ BAD_OPTIONS: list[tuple[str, dict[str, Any], str]] = [
     ("mmoe", {"gates": {"expert": "hard_concrete"}}, "table by place.*Did you mean 'experts'"),
     ("mmoe", {"gates": {"interaction": "hard_concrete"}}, "`gates.interaction`: this model has no"),
     ("din", {"gates": {"encoder": HARD}}, "`gates.encoder` has no effect without `encoder`"),
-    ("din", {"gates": {"target_attention": HARD}}, "without `target_heads`; give both"),
+    (
+        "din",
+        {"gates": {"target_attention": HARD}},
+        "without `target_attention.num_heads`; give both",
+    ),
     ("din", {"disagreement": {"outputs": 0.1}}, "`disagreement` has no effect"),
     ("mmoe", {"disagreement": {"positions": 0.1}}, "give the factor `outputs` alone"),
     ("din", {"encoder": "gru", "gates": HARD}, "'gru' has no heads, so `gate`"),
@@ -231,7 +236,7 @@ def test_a_gate_without_its_place_is_refused(
 
 
 def test_experts_and_fields_take_gates_that_close() -> None:
-    with pytest.raises(TypeError, match="`gate` must be a HardConcrete"):
+    with pytest.raises(TypeError, match=r"`gates.experts` must be a HardConcrete"):
         models.mmoe(SCHEMA, **SMALL["mmoe"], gates={"experts": "output"})
 
 

@@ -120,5 +120,5 @@ def test_history_without_ages_is_refused() -> None:
         models.han(without)
     with pytest.raises(ValueError, match="han needs a history"):
         models.han(Schema((item,), (Task("click"),)))
-    with pytest.raises(ValueError, match="`encoder_positions` 'time_buckets' uses the times"):
-        models.din(without, encoder="transformer", encoder_positions="time_buckets")
+    with pytest.raises(ValueError, match=r"`encoder.positions` 'time_buckets' uses the times"):
+        models.din(without, encoder={"name": "transformer", "positions": "time_buckets"})

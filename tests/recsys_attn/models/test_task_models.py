@@ -199,7 +199,7 @@ def test_a_task_teaches_its_own_part_of_each_row() -> None:
     """In tables, numbers and histories of several widths: its channels and the shared ones."""
     tf = tensorflow()
     model = models.stem(
-        SCHEMA, width=4, shared_experts=2, expert_units=(5,), gate_units=(), tower_units=()
+        SCHEMA, width=4, experts={"shared": 2, "units": (5,), "gate_units": ()}, tower_units=()
     )
     randomise(model.embedding)
     assert {w.shape[-1] for w in model.embedding.weights} == {4 * 4, 4 * 3}

@@ -203,9 +203,7 @@ def test_a_model_is_pruned_and_saved(tmp_path: Path) -> None:
     model = autoint(
         schema,
         width=4,
-        num_layers=2,
-        num_heads=N,
-        head_dim=3,
+        interaction={"num_layers": 2, "num_heads": N, "head_dim": 3},
         gates={"interaction": "hard_concrete"},
     )
     inputs = {"item": np.array([[2, 3, 4]]), "seen": np.array([[5, 6]])}
