@@ -86,11 +86,18 @@ def _checked(annotation: Any) -> Any:
     """The annotation of an option; parts of attention are built once, to check them."""
     if get_origin(annotation) is Annotated:
         plain, make = get_args(annotation)
-        if get_origin(plain) is Sequence:  # a list of the file equals a tuple of the code
-            plain = types.GenericAlias(tuple, (get_args(plain)[0], ...))
-        return Annotated[plain, AfterValidator(functools.partial(_try, make)), make]
+        return Annotated[_plain(plain), AfterValidator(functools.partial(_try, make)), make]
     if get_origin(annotation) in (types.UnionType, Union):
         return functools.reduce(operator.or_, map(_checked, get_args(annotation)))
+    return annotation
+
+
+def _plain(annotation: Any) -> Any:
+    """A type without checks; a list of the file equals a tuple of the code."""
+    if get_origin(annotation) is Sequence:
+        return types.GenericAlias(tuple, (get_args(annotation)[0], ...))
+    if get_origin(annotation) in (types.UnionType, Union):
+        return functools.reduce(operator.or_, map(_plain, get_args(annotation)))
     return annotation
 
 
