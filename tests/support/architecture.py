@@ -49,8 +49,8 @@ FOLDER_ORDER: Mapping[str, str] = {
     "recsys_attn": (
         "objectives models interactions multitask attention blocks optimizers embeddings losses "
         "initializers constant_factors backend layer registry serialization embedding_tables "
-        "schema loss_options id_transforms options checks masked_mean random_integers field_factors "
-        "tensors named_parts model_names lazy registered"
+        "schema loss_options id_transforms options checks masked_mean random_integers "
+        "field_factors tensors named_parts model_names lazy registered"
     ),
     "recsys_attn.attention": (
         "layers disagreement positions presets mechanisms routers gates "
