@@ -201,7 +201,7 @@ def test_own_layers_with_batch_statistics_are_found() -> None:
         ("dcn", {"norm": "batch"}, True),
         ("dien", {"activation": "relu"}, True),
         ("bst", {}, False),
-        ("mmoe", {"balance": 0.1}, True),
+        ("mmoe", {"experts": {"balance": 0.1}}, True),
         ("mmoe", {}, False),
         ("dcn", {"norm": "layer"}, False),
     ],
