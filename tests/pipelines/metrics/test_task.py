@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pipelines.metrics import (
+    METRICS,
     MeansAtK,
     auc,
     auc_interval,
@@ -36,6 +37,12 @@ OF_ROWS = {
 SMOOTH = ("ici", "e50", "e90")
 
 
+def assert_metrics(metrics, expected):
+    """Another metric of the table has its test beside its function's."""
+    assert metrics.keys() - expected.keys() <= set(METRICS)
+    assert {name: metrics[name] for name in expected} == expected
+
+
 def test_task_metrics_are_those_of_the_labelled_rows():
     labels, scores, groups = sample(levels=13)
     truth, popularity, requests = np.sqrt(scores), 5.0 - 3 * scores, np.arange(ROWS) // 5
@@ -63,36 +70,41 @@ def test_task_metrics_are_those_of_the_labelled_rows():
         top.add(y, column, r)
         return top.metrics()
 
-    assert found == {
-        "rows": y.size,
-        "positives": int(y.sum()),
-        "auc": auc(y, s),
-        "gauc": within,
-        "gauc_groups": counted,
-        "at_k": at_k(s),
-        "ranked_requests": ranked,
-        "calibration_off": None,
-        **{name: metric(y, s) for name, metric in OF_ROWS.items()},
-        **{name: getattr(smooth_calibration(y, s), name) for name in SMOOTH},
-        "intervals": intervals(y, s, g),
-        "clusters": 31,
-        "gauc_share": 1.0,
-        "trivial": {
-            "auc": 0.5,
-            "gauc": 0.5,
-            "at_k": at_k(rate),
-            **{name: OF_ROWS[name](y, rate) for name in ("logloss", "calibration")},
-            "calibration_off": "low",
+    assert_metrics(
+        found,
+        {
+            "rows": y.size,
+            "positives": int(y.sum()),
+            "auc": auc(y, s),
+            "gauc": within,
+            "gauc_groups": counted,
+            "at_k": at_k(s),
+            "ranked_requests": ranked,
+            "calibration_off": None,
+            **{name: metric(y, s) for name, metric in OF_ROWS.items()},
+            **{name: getattr(smooth_calibration(y, s), name) for name in SMOOTH},
+            "intervals": intervals(y, s, g),
+            "clusters": 31,
+            "gauc_share": 1.0,
+            "trivial": {
+                "auc": 0.5,
+                "gauc": 0.5,
+                "at_k": at_k(rate),
+                **{name: OF_ROWS[name](y, rate) for name in ("logloss", "calibration")},
+                "calibration_off": "low",
+            },
+            "ceiling": {
+                "auc": auc(y, t),
+                "gauc": gauc(y, t, g)[0],
+                "at_k": at_k(t),
+                "logloss": logloss(y, t),
+                "calibration": calibration(y, t),
+            },
+            "baselines": {
+                "popularity": {"auc": auc(y, p), "gauc": gauc(y, p, g)[0], "at_k": at_k(p)}
+            },
         },
-        "ceiling": {
-            "auc": auc(y, t),
-            "gauc": gauc(y, t, g)[0],
-            "at_k": at_k(t),
-            "logloss": logloss(y, t),
-            "calibration": calibration(y, t),
-        },
-        "baselines": {"popularity": {"auc": auc(y, p), "gauc": gauc(y, p, g)[0], "at_k": at_k(p)}},
-    }
+    )
     counts = ("rows", "positives", "gauc_groups", "ranked_requests")
     assert {type(found[key]) for key in counts} == {int}
 
@@ -152,29 +164,35 @@ def test_undefined_task_metrics_are_none():
         negative = task_metrics(
             [0, 0, np.nan], [0.5, 0.5, 0.1], groups=[1, 1, 2], baselines={"b": [1, 2, 3]}
         )
-    assert unlabelled == {
-        "rows": 0,
-        "positives": 0,
-        **nothing,
-        **dict.fromkeys(SMOOTH),
-        "calibration_error": None,
-        "intervals": ends,
-        "clusters": 0,
-        "baselines": {},
-    }
-    assert negative == {
-        "rows": 2,
-        "positives": 0,
-        **nothing,
-        "calibration_error": pytest.approx(0.5),
-        **dict.fromkeys(SMOOTH, pytest.approx(0.5)),
-        "intervals": {**ends, "gauc": None},
-        "clusters": 1,
-        "gauc_share": 0.0,
-        "gauc_groups": 0,
-        "logloss": pytest.approx(np.log(2)),
-        "baselines": {"b": {"auc": None, "gauc": None, "at_k": {}}},
-    }
+    assert_metrics(
+        unlabelled,
+        {
+            "rows": 0,
+            "positives": 0,
+            **nothing,
+            **dict.fromkeys(SMOOTH),
+            "calibration_error": None,
+            "intervals": ends,
+            "clusters": 0,
+            "baselines": {},
+        },
+    )
+    assert_metrics(
+        negative,
+        {
+            "rows": 2,
+            "positives": 0,
+            **nothing,
+            "calibration_error": pytest.approx(0.5),
+            **dict.fromkeys(SMOOTH, pytest.approx(0.5)),
+            "intervals": {**ends, "gauc": None},
+            "clusters": 1,
+            "gauc_share": 0.0,
+            "gauc_groups": 0,
+            "logloss": pytest.approx(np.log(2)),
+            "baselines": {"b": {"auc": None, "gauc": None, "at_k": {}}},
+        },
+    )
 
 
 test_columns_that_do_not_fit_are_named = refusals(
