@@ -74,12 +74,12 @@ def measure(path: Path, case: str) -> dict[str, float]:
     before, start = memory("VmRSS"), time.process_time()
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak begins anew
     with tempfile.TemporaryDirectory() as folder:
-        made, state = with_aggregates(source, aggregates, LOCAL, Path(folder))
-        rows = sum(table.num_rows for (file,) in made.parts.values() for table in file.read(None))
+        data, state = with_aggregates(source, aggregates, LOCAL, Path(folder))
+        rows = sum(table.num_rows for (file,) in data.parts.values() for table in file.read(None))
     seconds = time.process_time() - start
     raised = memory("VmHWM") - before
-    kept = sum(past.totals.nbytes + past.parts.nbytes + past.time.nbytes for past in state.pasts)
-    return {"rate": rows / seconds, "memory": raised, "state": kept / 2**20}
+    size = sum(past.totals.nbytes + past.parts.nbytes + past.time.nbytes for past in state.pasts)
+    return {"rate": rows / seconds, "memory": raised, "state": size / 2**20}
 
 
 def main() -> None:
@@ -91,9 +91,9 @@ def main() -> None:
             prepare(path, ordered=order == "time")
             for case in CASES if order == "time" else ["all five"]:
                 command = [sys.executable, "-P", __file__, str(path), case]
-                found = json.loads(subprocess.run(command, stdout=-1, check=True).stdout)
-                row = (f"{found['rate'] / 1e3:,.0f}", f"{found['memory']:.0f}")
-                table.add_row(case, order, *row, f"{found['state']:.0f}")
+                figures = json.loads(subprocess.run(command, stdout=-1, check=True).stdout)
+                row = (f"{figures['rate'] / 1e3:,.0f}", f"{figures['memory']:.0f}")
+                table.add_row(case, order, *row, f"{figures['state']:.0f}")
     Console().print(table)
 
 

@@ -137,11 +137,11 @@ def measure(step: Callable[[], object]) -> Cost:
 def _allocated(which: str) -> float:
     """Bytes, now or the most since the last time; 0 where the allocator does not count."""
     try:
-        found = tf.config.experimental.get_memory_info("CPU:0")[which]
+        megabytes = tf.config.experimental.get_memory_info("CPU:0")[which]
         tf.config.experimental.reset_memory_stats("CPU:0")
     except ValueError:
         return 0
-    return found
+    return megabytes
 
 
 class Report(NamedTuple):
@@ -154,9 +154,9 @@ class Report(NamedTuple):
     def table(self, kind: int) -> Table:
         """One row a mechanism, forward (0) or training (1)."""
         last, base = self.lengths[-1], BASE if BASE in self.lengths else self.lengths[0]
-        shown = self.lengths[::-1][:: 2 if len(self.lengths) > 6 else 1][::-1]
-        heads = [*(f"{length:,}" for length in shown), f"{last:,} :\n{base:,}"]
-        heads += [f"MiB at\n{length:,}" for length in shown[-2:]] + ["faster than\ndense from"]
+        columns = self.lengths[::-1][:: 2 if len(self.lengths) > 6 else 1][::-1]
+        heads = [*(f"{length:,}" for length in columns), f"{last:,} :\n{base:,}"]
+        heads += [f"MiB at\n{length:,}" for length in columns[-2:]] + ["faster than\ndense from"]
         table = Table("mechanism", "claims", *(Column(h, justify="right") for h in heads), box=None)
         table.title = f"{('Forward', 'Training step')[kind]}, microseconds per event"
         table.title_justify = "left"
@@ -165,21 +165,21 @@ class Report(NamedTuple):
             micros = {length: 1e6 * cost.seconds / length for length, cost in costs.items()}
             growth = micros[last] / micros[base]
             much = growth > 1.5 * (last / base) ** (POWERS[claims] - 1)
-            row = [name, claims, *(f"{micros[length]:.2f}" for length in shown)]
+            row = [name, claims, *(f"{micros[length]:.2f}" for length in columns)]
             row += [f"[red]! {growth:.2f}[/]" if much else f"{growth:.2f}"]
-            row += [f"{costs[length].mebibytes:,.0f}" for length in shown[-2:]]
+            row += [f"{costs[length].mebibytes:,.0f}" for length in columns[-2:]]
             table.add_row(*row, self._faster_from(name, kind))
         return table
 
     def _faster_from(self, name: str, kind: int) -> str:
         """The length from which on it takes less time than dense attention."""
-        found = "-"
+        shortest = "-"
         for length in reversed(self.lengths):
-            it, dense = (self.costs[each, length][kind] for each in (name, "dense"))
+            it, dense = (self.costs[mechanism, length][kind] for mechanism in (name, "dense"))
             if it.seconds >= dense.seconds:
                 break
-            found = f"{length:,}"
-        return found
+            shortest = f"{length:,}"
+        return shortest
 
     def picture(self) -> Figure:
         """Time and memory of a training step, both axes logarithmic."""

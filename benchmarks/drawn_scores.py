@@ -44,8 +44,8 @@ def compiled(places: Any, factors: Any, items: int, most: int) -> Callable[[Any,
     def gradients(states: Any, rows: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch([states, rows])
-            found = total(states, rows)
-        return tape.gradient(found, [states, rows])
+            loss = total(states, rows)
+        return tape.gradient(loss, [states, rows])
 
     return tf.function(gradients, autograph=False)
 

@@ -55,10 +55,10 @@ def draw(rows: int, users: int, requests: int) -> Rows:
 def steps(rows: Rows, folder: Path) -> Iterator[tuple[str, Callable[[], object]]]:
     """The names of the steps and the functions to call."""
     labels, scores, users, requests = rows.values()
-    found: dict[str, Any] = {}
+    tasks: dict[str, Any] = {}
 
     def measure() -> None:
-        found["click"] = metrics.task_metrics(
+        tasks["click"] = metrics.task_metrics(
             labels, scores, groups=users, requests=requests, train_rate=float(labels.mean())
         )
 
@@ -67,7 +67,7 @@ def steps(rows: Rows, folder: Path) -> Iterator[tuple[str, Callable[[], object]]
     columns = {"request": requests, "group": users, "click/label": labels, "click/score": scores}
     about = {"rows": labels.size, "requests": int(requests[-1]) + 1, "group": "user"}
     names = dict.fromkeys(("name", "model", "split", "seed", "config_hash", "data_hash"), "none")
-    rest = {"versions": {}, "training": [], "tasks": found}
+    rest = {"versions": {}, "training": [], "tasks": tasks}
     save_evaluation(folder, pa.table(columns), names | about | rest)
     yield "page", lambda: write_report(folder, folder / "report.html")
     for name in OF_SCORES:

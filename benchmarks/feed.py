@@ -157,14 +157,14 @@ def measure(folder: Path, case: str) -> dict[str, float]:
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak begins anew
     for epoch in range(2):
         consume(feed.batches(Position(epoch)))
-    found = {"peak MB": memory("VmHWM") - before}
-    found["feed"] = rate(split.rows, lambda epoch: consume(feed.batches(Position(epoch))))
+    figures = {"peak MB": memory("VmHWM") - before}
+    figures["feed"] = rate(split.rows, lambda epoch: consume(feed.batches(Position(epoch))))
 
     def tensors(epoch: int) -> None:
         for batch in feed.batches(Position(epoch)):
             block_tensors(batch.blocks)
 
-    found["as tensors"] = rate(split.rows, tensors)
+    figures["as tensors"] = rate(split.rows, tensors)
     first = next(iter(feed))
     parts = (first.inputs, first.labels, first.weights)
     signature = tuple(
@@ -178,12 +178,12 @@ def measure(folder: Path, case: str) -> dict[str, float]:
 
         return tf.data.Dataset.from_generator(generate, output_signature=signature).prefetch(4)
 
-    found["tf.data"] = rate(split.rows, lambda epoch: consume(dataset(epoch)))
+    figures["tf.data"] = rate(split.rows, lambda epoch: consume(dataset(epoch)))
     files = ds.dataset(folder / "train")
-    found["pyarrow alone"] = rate(
+    figures["pyarrow alone"] = rate(
         split.rows, lambda epoch: consume(files.to_batches(feed.column_names, use_threads=False))
     )
-    return found
+    return figures
 
 
 def consume(items: Iterable[object]) -> None:
@@ -202,9 +202,9 @@ def speeds() -> Table:
             prepare(place, make)
             child = [sys.executable, __file__, str(place), case]
             output = subprocess.run(child, check=True, stdout=subprocess.PIPE, text=True).stdout
-            found = json.loads(output.splitlines()[-1])
+            figures = json.loads(output.splitlines()[-1])
             rows = DataSplit(place / "train").rows
-            numbers = [found[str(column.header)] for column in table.columns[2:]]
+            numbers = [figures[str(column.header)] for column in table.columns[2:]]
             table.add_row(case, f"{rows:,}", *(f"{number:,.0f}" for number in numbers))
     return table
 

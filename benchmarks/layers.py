@@ -43,11 +43,11 @@ def medians(first: Step, second: Step) -> tuple[float, float]:
     """Milliseconds of both, measured in turns after a warm-up."""
     times: tuple[list[float], list[float]] = ([], [])
     for round_ in range(ROUNDS + 3):
-        for run, found in zip((first, second), times, strict=True):
+        for run, of_step in zip((first, second), times, strict=True):
             begin = time.perf_counter()
             run()
             if round_ >= 3:
-                found.append(1000 * (time.perf_counter() - begin))
+                of_step.append(1000 * (time.perf_counter() - begin))
     return float(np.median(times[0])), float(np.median(times[1]))
 
 

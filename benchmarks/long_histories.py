@@ -91,16 +91,16 @@ def options() -> argparse.Namespace:
 def main() -> None:
     """Runs every model with every seed and prints a table."""
     chosen, console = options(), Console()
-    found: dict[str, list[dict[str, float]]] = {}
+    results: dict[str, list[dict[str, float]]] = {}
     for name in chosen.models:
         with TemporaryDirectory() as folder:
-            found[name] = [_run(chosen, name, seed, Path(folder)) for seed in chosen.seeds]
-        console.print(f"{name}: {_cells(found[name])}")
+            results[name] = [_run(chosen, name, seed, Path(folder)) for seed in chosen.seeds]
+        console.print(f"{name}: {_cells(results[name])}")
         if chosen.output:
-            chosen.output.write_text(json.dumps(found, indent=1), "utf-8")
-    console.print(_table(chosen, found))
+            chosen.output.write_text(json.dumps(results, indent=1), "utf-8")
+    console.print(_table(chosen, results))
     if chosen.picture:
-        _draw(found, chosen.picture)
+        _draw(results, chosen.picture)
 
 
 def _model(name: str, longest: int) -> tuple[dict[str, Any], int | None]:
@@ -151,13 +151,13 @@ def _experiment(chosen: argparse.Namespace, name: str, seed: int) -> dict[str, A
             {"kind": "sequence", "name": "rated_items", "shares": "item_id"},
             {"kind": "sequence", "name": "rated_values", "dtype": "int64"},
         ]
-        past = {"by": "user_id", "time": "timestamp", "max_length": chosen.events}
+        history = {"by": "user_id", "time": "timestamp", "max_length": chosen.events}
         data = {
             "source": "movielens-1m",
             "path": f"{os.environ['RECSYS_DATA']}/movielens-1m",
             "histories": [
-                {"name": "rated_items", "of": "item_id", **past},
-                {"name": "rated_values", "of": "rating", **past},
+                {"name": "rated_items", "of": "item_id", **history},
+                {"name": "rated_values", "of": "rating", **history},
             ],
         }
         tasks = [{"name": "like"}]
@@ -207,14 +207,14 @@ def _cells(runs: list[dict[str, float]]) -> list[str]:
     ]
 
 
-def _table(chosen: argparse.Namespace, found: Mapping[str, list[dict[str, float]]]) -> Table:
+def _table(chosen: argparse.Namespace, results: Mapping[str, list[dict[str, float]]]) -> Table:
     seeds = ", ".join(map(str, chosen.seeds))
     title = f"{chosen.data}, histories of up to {chosen.events:,} events, seeds {seeds}"
     table = Table(title=title, box=None, title_justify="left")
     table.add_column("")
     for column in ("test AUC", "deviation", "s an epoch", "MB"):
         table.add_column(column, justify="right")
-    for name, runs in found.items():
+    for name, runs in results.items():
         table.add_row(name, *_cells(runs))
     return table
 
@@ -226,13 +226,13 @@ def _means(runs: list[dict[str, float]]) -> tuple[float, float, float]:
     return auc, seconds, megabytes
 
 
-def _draw(found: Mapping[str, list[dict[str, float]]], path: Path) -> None:
+def _draw(results: Mapping[str, list[dict[str, float]]], path: Path) -> None:
     from matplotlib.figure import Figure  # an extra package, only for the picture
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     figure = Figure(figsize=(9, 6), layout="constrained")
     axes = figure.subplots()
-    points = sorted((*_means(runs), name) for name, runs in found.items())
+    points = sorted((*_means(runs), name) for name, runs in results.items())
     least = min(megabytes for _, _, megabytes, _ in points)
     free = points[0][0] - 1  # labels do not overlap
     for auc, seconds, megabytes, name in points:

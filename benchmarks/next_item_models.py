@@ -128,10 +128,10 @@ def run(entry: Entry, seed: int, data: Path, folder: Path, console: Console) -> 
     for step in (steps.ingest, steps.fit, steps.train, steps.evaluate):
         step()
     train = read_json(folder / "model/manifest.json")
-    found = read_json(folder / "evaluation/metrics.json")
+    results = read_json(folder / "evaluation/metrics.json")
     seconds = sum(epoch["seconds"] for epoch in train["training"])
     epochs = len(train["training"])
-    return {**found, "seconds": seconds, "epochs": epochs, "weights": train["weights"]}
+    return {**results, "seconds": seconds, "epochs": epochs, "weights": train["weights"]}
 
 
 def main() -> None:
@@ -168,9 +168,9 @@ def main() -> None:
 
 
 def _cells(results: list[dict[str, Any]], entry: Entry, rule: str | None = None) -> list[str]:
-    found = [result["results"][rule or result["model"]] for result in results]
-    means = [statistics.mean(f["metrics"][m] for f in found) for m in ("hr@10", "ndcg@10")]
-    low, high = found[0]["intervals"]["ndcg@10"]
+    of_rule = [result["results"][rule or result["model"]] for result in results]
+    means = [statistics.mean(f["metrics"][m] for f in of_rule) for m in ("hr@10", "ndcg@10")]
+    low, high = of_rule[0]["intervals"]["ndcg@10"]
     published = "" if entry.published is None else "{:.4f} / {:.4f}".format(*entry.published)
     numbers = [f"{mean:.4f}" for mean in means] + [f"{low:.4f} to {high:.4f}", published]
     if rule is not None:

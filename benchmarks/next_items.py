@@ -39,10 +39,10 @@ def cosines(items: ItemTable, users: sparse.csr_matrix) -> sparse.csr_matrix:
 
 def matrix(items: ItemTable, rows: np.ndarray, values: pa.Array) -> sparse.csr_matrix:
     """A 1 for each row and item `(rows, items)`; unknown items are left out."""
-    found = items.rows(values)
-    known = found >= 0
+    columns = items.rows(values)
+    known = columns >= 0
     shape = (int(rows.max()) + 1, len(items))
-    ones = sparse.csr_matrix((np.ones(known.sum()), (rows[known], found[known])), shape)
+    ones = sparse.csr_matrix((np.ones(known.sum()), (rows[known], columns[known])), shape)
     ones.data[:] = 1
     return ones
 
@@ -93,11 +93,11 @@ def scores(run: Path) -> Iterator[tuple[str, np.ndarray]]:
     yield run.name, model[order].reshape(len(first), -1)
 
 
-def metrics(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def metrics(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """HR and NDCG at K of each request, whose first candidate is the positive."""
-    above = (found[:, 1:] > found[:, :1]).sum(axis=1)
-    equal = (found[:, 1:] == found[:, :1]).sum(axis=1)
-    ranks = np.arange(found.shape[1])
+    above = (scores[:, 1:] > scores[:, :1]).sum(axis=1)
+    equal = (scores[:, 1:] == scores[:, :1]).sum(axis=1)
+    ranks = np.arange(scores.shape[1])
     hit, gain = (ranks < K).astype("float64"), (ranks < K) / np.log2(ranks + 2)
     sums = [np.concatenate([[0], np.cumsum(values)]) for values in (hit, gain)]
     hr, ndcg = ((total[above + equal + 1] - total[above]) / (equal + 1) for total in sums)
@@ -117,8 +117,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run", type=Path, help="folder of an evaluated run")
     table = Table("", f"HR@{K}", f"NDCG@{K}", box=None)
-    for name, found in scores(parser.parse_args().run):
-        table.add_row(name, *map(interval, metrics(found)))
+    for name, of_rule in scores(parser.parse_args().run):
+        table.add_row(name, *map(interval, metrics(of_rule)))
     Console(width=100).print(table)
 
 

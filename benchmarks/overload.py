@@ -73,8 +73,8 @@ class Seen:
     def add(self, window: Mapping[str, Any]) -> float:
         """Takes the numbers of a turn; returns its rate."""
         self.codes.update(window["codes"])
-        left = window["seconds"] - window["own"] / CORES
-        self.rates.append(window["codes"].get("OK", 0) / left)
+        seconds = window["seconds"] - window["own"] / CORES
+        self.rates.append(window["codes"].get("OK", 0) / seconds)
         self.server += window["server"]
         return self.rates[-1]
 
@@ -133,42 +133,42 @@ class Benchmark:
             contender.way,
             log=self._folder / "open_loop.log",
         )
-        asked = {"server": contender.process.pid, "seconds": chosen.seconds}
+        options = {"server": contender.process.pid, "seconds": chosen.seconds}
         try:
             for callers in (1, CALLERS) if turn == 0 else ():
-                generator.ask({**asked, "callers": callers, "seconds": chosen.warm_up / 2})
-            found = generator.ask({**asked, "callers": CALLERS})
-            self._note(Cell(candidates, contender.name, 0), found)
-            capacity = found["codes"]["OK"] / found["seconds"]
+                generator.ask({**options, "callers": callers, "seconds": chosen.warm_up / 2})
+            counts = generator.ask({**options, "callers": CALLERS})
+            self._note(Cell(candidates, contender.name, 0), counts)
+            capacity = counts["codes"]["OK"] / counts["seconds"]
             for load in chosen.loads:
                 rate, seed = load * capacity, chosen.seed + turn
-                found = generator.ask(
-                    {**asked, "rate": rate, "deadline": chosen.deadline, "seed": seed}
+                counts = generator.ask(
+                    {**options, "rate": rate, "deadline": chosen.deadline, "seed": seed}
                 )
-                self._note(Cell(candidates, contender.name, load), found)
+                self._note(Cell(candidates, contender.name, load), counts)
         finally:
             generator.stop()
 
-    def _note(self, cell: Cell, found: Mapping[str, Any]) -> None:
-        rate = self._seen.setdefault(cell, Seen()).add(found)
-        LOG.print(*cell, f"{rate:,.1f} answers/s in time", found, markup=False)
+    def _note(self, cell: Cell, counts: Mapping[str, Any]) -> None:
+        rate = self._seen.setdefault(cell, Seen()).add(counts)
+        LOG.print(*cell, f"{rate:,.1f} answers/s in time", counts, markup=False)
 
 
 def table(seen: Mapping[Cell, Seen]) -> Table:
     """Goodput by server and load, and the processor time of answers and refusals."""
     loads = sorted({cell.load for cell in seen} - {0})
-    found = Table(title="Answered in time, as a share of the capacity", box=None)
+    goodput = Table(title="Answered in time, as a share of the capacity", box=None)
     for name in ("candidates", "", "capacity/s", *(f"{load:g} x" for load in loads)):
-        found.add_column(name, justify="right" if name else "left")
+        goodput.add_column(name, justify="right" if name else "left")
     for name in ("answer ms", "refusal ms", "refusal : answer"):
-        found.add_column(name, justify="right")
+        goodput.add_column(name, justify="right")
     for cell, most in seen.items():
         if cell.load:
             continue
         of_load = [seen[cell._replace(load=load)] for load in loads]
         answer = most.server / most.codes["OK"]
         refusal = refusal_seconds(of_load[-1], answer)
-        found.add_row(
+        goodput.add_row(
             f"{cell.candidates:,}",
             cell.contender,
             f"{median(most.rates):,.1f}",
@@ -177,7 +177,7 @@ def table(seen: Mapping[Cell, Seen]) -> Table:
             f"{1e3 * refusal:.2f}",
             f"{refusal / answer:.3f}",
         )
-    return found
+    return goodput
 
 
 def share(one: Seen, most: Seen) -> float:

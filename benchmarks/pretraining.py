@@ -170,7 +170,7 @@ def main() -> None:
     table = new_table()
     for name in chosen.sets:
         for share in chosen.shares:
-            found: dict[str, dict[int, Influence]] = defaultdict(dict)
+            by_start: dict[str, dict[int, Influence]] = defaultdict(dict)
             rows: dict[str, dict[int, str]] = defaultdict(dict)
             for seed in chosen.seeds:
                 folder = chosen.runs / name / f"seed-{seed}"
@@ -178,8 +178,8 @@ def main() -> None:
                 for start, options in STARTS.items():
                     run = labelled(name, base, share, folder / f"share-{share:g}" / start)
                     console.rule(f"{name}, {share:.0%} of the labels, {start}, seed {seed}")
-                    found[start][seed], rows[start][seed] = ranked(name, run, folder, options)
-            add_rows(table, name, share, Influences(found, rows))
+                    by_start[start][seed], rows[start][seed] = ranked(name, run, folder, options)
+            add_rows(table, name, share, Influences(by_start, rows))
     console.print(table)
 
 
@@ -213,26 +213,26 @@ def sequence_experiment(name: str, seed: int, base: Path, folder: Path) -> Seque
         base: Run folder of the ranker.
         folder: Folder for the events, and for the run of the sequence model, `next`.
     """
-    own, log = SETS[name], folder / "events.parquet"
+    of_set, log = SETS[name], folder / "events.parquet"
     events = LOGS[name](pq.read_table(base / "data/train"))
     if not log.exists() or not pq.read_table(log).equals(events):  # ingest looks at its time
         pq.write_table(events, log)
     values = {
         "name": f"{name}-next",
         "seed": seed,
-        "max_length": own.max_length,
-        "inputs": [own.column],
+        "max_length": of_set.max_length,
+        "inputs": [of_set.column],
         "data": {
             "path": str(log),
-            "user": own.user,
+            "user": of_set.user,
             "item": "item_id",
-            "time": own.time,
-            "columns": [own.column],
+            "time": of_set.time,
+            "columns": [of_set.column],
         },
         "model": {"name": "sasrec", "width": WIDTH, "dropout": 0.2},
         "objectives": [{"name": "next_item"}],
         "training": {"epochs": 100, "patience": 10},
-        "evaluation": {"seen": own.seen},
+        "evaluation": {"seen": of_set.seen},
     }
     next_items = folder / "next"
     next_items.mkdir(exist_ok=True)
@@ -247,8 +247,8 @@ def labelled(name: str, base: Path, share: float, run: Path) -> Path:
         shutil.rmtree(run / "data/train")
         (run / "data/train").mkdir()
         train = pq.read_table(base / "data/train")
-        kept = draws(name, train) < share
-        pq.write_table(train.filter(pa.array(kept)), run / "data/train/part-00000.parquet")
+        is_labelled = draws(name, train) < share
+        pq.write_table(train.filter(pa.array(is_labelled)), run / "data/train/part-00000.parquet")
     return run
 
 
@@ -305,13 +305,13 @@ def training_of(experiment: Experiment, run: Path, share: float = 1.0) -> dict[s
     }
 
 
-def add_rows(table: Table, name: str, share: float, found: Influences) -> None:
+def add_rows(table: Table, name: str, share: float, influences: Influences) -> None:
     """Adds the rows of a share of the labels."""
-    for start, by_seed in found.by_model.items():
-        low, high = found.interval(start) or (np.nan, np.nan)
+    for start, by_seed in influences.by_model.items():
+        low, high = influences.interval(start) or (np.nan, np.nan)
         value = np.mean([influence[0] for influence in by_seed.values()])
         cells = [name, f"{share:.0%}", start, f"{value:.4f}", f"{low:.4f} to {high:.4f}"]
-        ahead = found.difference(start, SCRATCH)
+        ahead = influences.difference(start, SCRATCH)
         if ahead is not None:
             cells.append("{:+.4f} ({:+.4f} to {:+.4f})".format(*ahead))
         table.add_row(*cells)

@@ -94,12 +94,12 @@ def main() -> None:
     with TemporaryDirectory() as temporary:
         folder = chosen.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        found = _measured(_runs(chosen, folder, console))
-    console.print(_table(chosen, found))
+        results = _measured(_runs(chosen, folder, console))
+    console.print(_table(chosen, results))
     if chosen.output:
-        chosen.output.write_text(json.dumps(found, indent=1), "utf-8")
+        chosen.output.write_text(json.dumps(results, indent=1), "utf-8")
     if chosen.picture:
-        _draw(found, chosen.picture)
+        _draw(results, chosen.picture)
 
 
 def _runs(chosen: argparse.Namespace, folder: Path, console: Console) -> list[Made]:
@@ -107,7 +107,7 @@ def _runs(chosen: argparse.Namespace, folder: Path, console: Console) -> list[Ma
     whole = _run(folder / "whole", _experiment(chosen))
     start = {"warm_start": str(whole.resolve())}
     training = {**start, "epochs": chosen.more_epochs}
-    made = [
+    runs = [
         Made(WHOLE, whole),
         Made(CONTROL, _run(folder / "control", _experiment(chosen, training))),
     ]
@@ -118,19 +118,19 @@ def _runs(chosen: argparse.Namespace, folder: Path, console: Console) -> list[Ma
         experiment = _experiment(chosen, {**start, **closing}, gates)
         gated = _run(folder / f"gated-{penalty}", experiment)
         try:
-            made.append(_prune(GATES, gated, folder / f"pruned-{penalty}", "--epochs", more))
+            runs.append(_prune(GATES, gated, folder / f"pruned-{penalty}", "--epochs", more))
         except SystemExit as error:
             if "every gate of the model" not in str(error):
                 raise
             console.print(f"penalty {penalty}: no gate closes")
             continue
-        console.print(f"penalty {penalty}: heads {made[-1].heads}")
-    for count in sorted({sum(each.heads) for each in made[2:]}, reverse=True):
+        console.print(f"penalty {penalty}: heads {runs[-1].heads}")
+    for count in sorted({sum(run.heads) for run in runs[2:]}, reverse=True):
         for by in RANKINGS:
             words = ("--heads", str(count), "--by", by, "--epochs", more)
-            made.append(_prune(by, whole, folder / f"{by}-{count}", *words))
-            console.print(f"{by}: heads {made[-1].heads}")
-    return made
+            runs.append(_prune(by, whole, folder / f"{by}-{count}", *words))
+            console.print(f"{by}: heads {runs[-1].heads}")
+    return runs
 
 
 def _experiment(
@@ -188,52 +188,52 @@ def _run(folder: Path, experiment: Mapping[str, Any]) -> Path:
 
 def _prune(method: str, run: Path, target: Path, *words: str) -> Made:
     _command("prune", str(run), "--run-dir", str(target), *words)
-    kept = read_json(target / "model/manifest.json")["pruned"]["kept"]
-    return Made(method, target, tuple(kept[place][0] for place in PLACES))
+    counts = read_json(target / "model/manifest.json")["pruned"]["kept"]
+    return Made(method, target, tuple(counts[place][0] for place in PLACES))
 
 
 def _command(*words: str) -> None:
     command = [sys.executable, "-m", "pipelines", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{process.stdout}{process.stderr}")
 
 
-def _measured(made: list[Made]) -> list[dict[str, Any]]:
+def _measured(runs: list[Made]) -> list[dict[str, Any]]:
     """AUC, size of the export and time of a call of each run."""
-    predictions = [pq.read_table(each.folder / "evaluation/predictions.parquet") for each in made]
+    predictions = [pq.read_table(run.folder / "evaluation/predictions.parquet") for run in runs]
     labels, groups = (predictions[0][name].to_numpy() for name in (f"{_TASK}/label", "group"))
     whole, *_ = scores = [table[f"{_TASK}/score"].to_numpy() for table in predictions]
-    exports = [next(each.folder.glob("export/*/1")) for each in made]
-    found = []
-    for each, score, export, time in zip(made, scores, exports, _times(made, exports), strict=True):
+    exports = [next(run.folder.glob("export/*/1")) for run in runs]
+    results = []
+    for run, score, export, time in zip(runs, scores, exports, _times(runs, exports), strict=True):
         size = sum(path.stat().st_size for path in export.rglob("*") if path.is_file())
-        lost = auc_difference(labels, score, whole, groups)
-        found.append(
+        difference = auc_difference(labels, score, whole, groups)
+        results.append(
             {
-                "method": each.method,
-                "heads": each.heads,
+                "method": run.method,
+                "heads": run.heads,
                 "auc": auc_interval(labels, score, groups)[:3],
-                "difference": None if each.method == WHOLE else lost[:3],
-                "weights": read_json(each.folder / "model/manifest.json")["weights"],
+                "difference": None if run.method == WHOLE else difference[:3],
+                "weights": read_json(run.folder / "model/manifest.json")["weights"],
                 "milliseconds": time,
                 "megabytes": size / 1e6,
             }
         )
-    return found
+    return results
 
 
-def _times(made: list[Made], exports: list[Path]) -> list[float]:
-    run = made[0].folder
+def _times(runs: list[Made], exports: list[Path]) -> list[float]:
+    run = runs[0].folder
     schema = load_trained(run, ())[0].raw_schema
     request = sample_requests(schema, DataSplit(run / "data/test"), "request_id", 1)[0]
     request = pa.concat_tables([request] * (_ROWS // request.num_rows + 1)).slice(0, _ROWS)
     loaded = [tf.saved_model.load(str(path)) for path in exports]
     request = request.combine_chunks()
-    return milliseconds([request_call(each.signatures, schema, request) for each in loaded])
+    return milliseconds([request_call(model.signatures, schema, request) for model in loaded])
 
 
-def _table(chosen: argparse.Namespace, found: list[dict[str, Any]]) -> Table:
+def _table(chosen: argparse.Namespace, results: list[dict[str, Any]]) -> Table:
     title = f"{chosen.rows:,} rows, seed {chosen.seed}"
     table = Table(title=title, box=None, title_justify="left")
     table.add_column("")
@@ -249,25 +249,25 @@ def _table(chosen: argparse.Namespace, found: list[dict[str, Any]]) -> Table:
     )
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
-    for each in found:
-        value, low, high = each["auc"]
-        change = each["difference"]
+    for result in results:
+        value, low, high = result["auc"]
+        change = result["difference"]
         table.add_row(
-            each["method"],
-            str(sum(each["heads"])),
-            ", ".join(map(str, each["heads"])),
+            result["method"],
+            str(sum(result["heads"])),
+            ", ".join(map(str, result["heads"])),
             f"{value:.4f}",
             f"{low:.4f} to {high:.4f}",
             f"{change[0]:+.4f}" if change else "",
             f"{change[1]:+.4f} to {change[2]:+.4f}" if change else "",
-            f"{each['weights']:,}",
-            f"{each['milliseconds']:.1f}",
-            f"{each['megabytes']:.2f}",
+            f"{result['weights']:,}",
+            f"{result['milliseconds']:.1f}",
+            f"{result['megabytes']:.2f}",
         )
     return table
 
 
-def _draw(found: list[dict[str, Any]], path: Path) -> None:
+def _draw(results: list[dict[str, Any]], path: Path) -> None:
     from matplotlib.figure import Figure  # an extra package, only for the picture
     from matplotlib.ticker import MaxNLocator
 
@@ -276,7 +276,9 @@ def _draw(found: list[dict[str, Any]], path: Path) -> None:
     shift = {GATES: -0.08, RANKINGS[0]: 0.0, RANKINGS[1]: 0.08}  # intervals do not overlap
     for method, marker in zip(shift, "osD", strict=True):
         points = sorted(
-            (sum(each["heads"]), *each["difference"]) for each in found if each["method"] == method
+            (sum(result["heads"]), *result["difference"])
+            for result in results
+            if result["method"] == method
         )
         if not points:
             continue
@@ -287,7 +289,7 @@ def _draw(found: list[dict[str, Any]], path: Path) -> None:
         )
         places = [count + shift[method] for count in heads]
         axes.errorbar(places, value, (below, above), marker=marker, capsize=3, label=method)
-    control = next(each["difference"][0] for each in found if each["method"] == CONTROL)
+    control = next(result["difference"][0] for result in results if result["method"] == CONTROL)
     axes.axhline(0, color="black", linewidth=1)
     axes.axhline(control, color="black", linewidth=1, linestyle=":", label=CONTROL)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -67,8 +67,8 @@ def main() -> None:
     chosen, console, results = options(), Console(), {}
     for name in chosen.sets:
         with TemporaryDirectory() as folder:
-            found = _run(name, Path(folder), chosen)
-        results[name] = {task: _summary(models) for task, models in found.items()}
+            by_task = _run(name, Path(folder), chosen)
+        results[name] = {task: _summary(models) for task, models in by_task.items()}
         for task, models in results[name].items():
             console.print(_table(f"{name}: {task}", models))
         if chosen.output:
@@ -81,21 +81,21 @@ def _run(name: str, folder: Path, chosen: argparse.Namespace) -> Found:
     settings = make(folder)
     has_history = any(feature["kind"] == "sequence" for feature in settings["features"])
     names = [model for model in chosen.models if has_history or model != "din"]
-    found: Found = {task["name"]: {} for task in settings["tasks"]}
+    by_task: Found = {task["name"]: {} for task in settings["tasks"]}
     for seed in chosen.seeds:
         runs = [folder / f"{model}-{seed}" for model in names]
         for model, run in zip(names, runs, strict=True):
             _train({**settings, "seed": seed, "model": {"name": model}}, run, chosen.set)
-            for task, models in found.items():
+            for task, models in by_task.items():
                 models.setdefault(model, []).append(_predictions(run, task))
         if chosen.trees:
             data = TreeData(load_experiment(runs[0]), runs[0] / "data", time)
-            for task, models in found.items():
+            for task, models in by_task.items():
                 known = models[names[0]][-1]
                 for label, encoded in TREES.items():
                     scores = data.scores(task, encoded, seed)[known.rows]
                     models.setdefault(label, []).append(replace(known, score=scores))
-    return found
+    return by_task
 
 
 def _train(settings: dict[str, Any], run: Path, more: list[str]) -> None:
@@ -105,9 +105,9 @@ def _train(settings: dict[str, Any], run: Path, more: list[str]) -> None:
     words = [sys.executable, "-m", "pipelines", "run", str(run)]
     for option in more:
         words += ["--set", option]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(words)} failed:\n{done.stdout}{done.stderr}")
+    process = subprocess.run(words, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(words)} failed:\n{process.stdout}{process.stderr}")
 
 
 def _predictions(run: Path, task: str) -> Predictions:
@@ -122,11 +122,11 @@ def _predictions(run: Path, task: str) -> Predictions:
 
 def _summary(models: dict[str, list[Predictions]]) -> dict[str, dict[str, Any]]:
     """Means over the seeds, and intervals of the AUC and of its distance to the flagship's."""
-    found = {}
+    summary = {}
     drawn = {name: _drawn(runs) for name, runs in models.items()}
     for name, runs in models.items():
         whole = [np.ones(len(run.label)) for run in runs]
-        found[name] = {
+        summary[name] = {
             "AUC": mean(run.auc(rows) for run, rows in zip(runs, whole, strict=True)),
             "interval": interval(drawn[name]),
             "flagship ahead by": interval(drawn[FLAGSHIP] - drawn[name]),
@@ -134,7 +134,7 @@ def _summary(models: dict[str, list[Predictions]]) -> dict[str, dict[str, Any]]:
             "logloss": mean(run.logloss(rows) for run, rows in zip(runs, whole, strict=True)),
             "predicted / observed": mean(run.calibration for run in runs),
         }
-    return found
+    return summary
 
 
 def _drawn(runs: list[Predictions]) -> np.ndarray:
@@ -147,17 +147,17 @@ def _table(title: str, models: dict[str, dict[str, Any]]) -> Table:
     table.add_column("")
     for column in ("AUC", "95 %", "flagship ahead by", "GAUC", "logloss", "predicted / observed"):
         table.add_column(column, justify="right")
-    for name, found in models.items():
-        low, high = found["interval"]
-        least, most = found["flagship ahead by"]
+    for name, figures in models.items():
+        low, high = figures["interval"]
+        least, most = figures["flagship ahead by"]
         table.add_row(
             name,
-            f"{found['AUC']:.4f}",
+            f"{figures['AUC']:.4f}",
             f"{low:.3f} to {high:.3f}",
             "" if name == FLAGSHIP else f"{least:+.4f} to {most:+.4f}",
-            "" if np.isnan(found["GAUC"]) else f"{found['GAUC']:.4f}",
-            f"{found['logloss']:.4f}",
-            f"{found['predicted / observed']:.3f}",
+            "" if np.isnan(figures["GAUC"]) else f"{figures['GAUC']:.4f}",
+            f"{figures['logloss']:.4f}",
+            f"{figures['predicted / observed']:.3f}",
         )
     return table
 

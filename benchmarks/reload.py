@@ -233,8 +233,8 @@ def main() -> None:
         table.add_row(name, *map(str, counts), *(f"{number:.1f}" for number in numbers))
     console = Console(width=110)
     console.print(table)
-    found = ", ".join(f"{megabytes:.0f} MB {when}" for when, megabytes in memory.items())
-    console.print(f"Resident memory: {found}")
+    text = ", ".join(f"{megabytes:.0f} MB {when}" for when, megabytes in memory.items())
+    console.print(f"Resident memory: {text}")
     for failure in sorted(set(heard.failures + quiet.failures)):
         console.print(failure)
 

@@ -136,11 +136,12 @@ def main() -> None:
         with TemporaryDirectory() as place:
             path = Path(place) / "events.parquet"
             write_events(path, int(millions * 1e6), options.items)
-            own = [sys.executable, "-m", "benchmarks.sequence_memory"]
-            own += ["--measure", str(path), str(Path(place) / "run"), "--steps", str(options.steps)]
-            done = subprocess.run(own, check=True, capture_output=True, text=True)
-            found = json.loads(done.stdout.splitlines()[-1])
-            table.add_row(f"{millions:g}", *map(str, found.values()))
+            child = [sys.executable, "-m", "benchmarks.sequence_memory"]
+            child += ["--measure", str(path), str(Path(place) / "run")]
+            child += ["--steps", str(options.steps)]
+            process = subprocess.run(child, check=True, capture_output=True, text=True)
+            figures = json.loads(process.stdout.splitlines()[-1])
+            table.add_row(f"{millions:g}", *map(str, figures.values()))
     Console(width=100).print(table)
 
 

@@ -89,18 +89,18 @@ def main() -> None:
         write_events(path)
         text = path.with_suffix(".csv")
         for loss, theirs in LOSSES.items():
-            found: dict[str, list[float]] = {"ours": [], "peer": []}
+            seconds: dict[str, list[float]] = {"ours": [], "peer": []}
             for _ in range(options.rounds):
                 epochs = str(options.epochs)
-                own = [sys.executable, "-m", "benchmarks.sequence_training", "--peer", "-"]
+                child = [sys.executable, "-m", "benchmarks.sequence_training", "--peer", "-"]
                 commands = {
-                    "ours": [*own, "--epochs", epochs, "--ours", str(path), loss],
+                    "ours": [*child, "--epochs", epochs, "--ours", str(path), loss],
                     "peer": [*map(str, (options.peer, PEER, text)), theirs, epochs],
                 }
                 for name, command in commands.items():
-                    done = subprocess.run(command, check=True, capture_output=True, text=True)
-                    found[name] += json.loads(done.stdout.splitlines()[-1])[1:]
-            mine, peer = (statistics.median(times) for times in found.values())
+                    process = subprocess.run(command, check=True, capture_output=True, text=True)
+                    seconds[name] += json.loads(process.stdout.splitlines()[-1])[1:]
+            mine, peer = (statistics.median(times) for times in seconds.values())
             table.add_row(loss, f"{mine:.1f}", f"{peer:.1f}", f"{peer / mine:.1f}")
     Console(width=100).print(table)
 

@@ -78,18 +78,18 @@ def options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, help="file for all numbers, as JSON")
     parser.add_argument("--quick", action="store_true", help="little of it: whether it runs")
-    found = parser.parse_args()
-    if found.quick:
-        found.candidates, found.callers, found.turns, found.seconds = [1, 200], [1, 16], 1, 0.4
-        found.warm_up = 0.2
-    return found
+    chosen = parser.parse_args()
+    if chosen.quick:
+        chosen.candidates, chosen.callers, chosen.turns, chosen.seconds = [1, 200], [1, 16], 1, 0.4
+        chosen.warm_up = 0.2
+    return chosen
 
 
 class Benchmark:
     """All cells, and the tables of them."""
 
-    def __init__(self, found: argparse.Namespace, folder: Path) -> None:
-        self._options = found
+    def __init__(self, chosen: argparse.Namespace, folder: Path) -> None:
+        self._options = chosen
         self._folder = folder
         self._console = Console(width=180)
         self._loads: dict[Cell, Load] = {}

@@ -60,10 +60,10 @@ def _is_open(port: int) -> bool:
 
 def _serves(stub: health_pb2_grpc.HealthStub) -> bool:
     try:
-        found = stub.Check(health_pb2.HealthCheckRequest(), timeout=5)
+        answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=5)
     except grpc.RpcError:
         return False
-    return found.status == SERVING
+    return answer.status == SERVING
 
 
 def main() -> None:
@@ -79,9 +79,9 @@ def main() -> None:
             base_path = Path(folder) / NAME
             base_path.mkdir()
             (Path(folder) / "export").rename(base_path / "1")
-        found = [measure(base_path, options.serve) for _ in range(options.starts)]
+        times = [measure(base_path, options.serve) for _ in range(options.starts)]
     table = Table("s until it listens", "s until it serves", "s of the processor")
-    table.add_row(*(f"{seconds:.2f}" for seconds in np.median(found, axis=0)))
+    table.add_row(*(f"{seconds:.2f}" for seconds in np.median(times, axis=0)))
     Console().print(table)
 
 

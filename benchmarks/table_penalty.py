@@ -227,17 +227,17 @@ def contenders(vocabulary: int) -> dict[str, Any]:
     }
 
 
-def measured(found: dict[str, Any], ids: list[tf.Tensor]) -> dict[str, tuple[float, float]]:
+def measured(optimizers: dict[str, Any], ids: list[tf.Tensor]) -> dict[str, tuple[float, float]]:
     """Mean milliseconds of a step, and of the work after the last one divided by the steps."""
-    seconds = dict.fromkeys(found, 0.0)
+    seconds = dict.fromkeys(optimizers, 0.0)
     for number, batch in enumerate(ids):
-        for name, optimizer in found.items():
+        for name, optimizer in optimizers.items():
             begin = time.perf_counter()
             optimizer.step(batch)
             if number:  # the first one traces
                 seconds[name] += time.perf_counter() - begin
     times = {}
-    for name, optimizer in found.items():
+    for name, optimizer in optimizers.items():
         begin = time.perf_counter()
         optimizer.finish()
         finish = time.perf_counter() - begin
@@ -254,9 +254,9 @@ def main() -> None:
     options = parser.parse_args()
     for vocabulary in map(int, options.vocabulary.split(",")):
         ids = list(batches(vocabulary, options.lookups, options.steps))
-        found = contenders(vocabulary)
+        optimizers = contenders(vocabulary)
         with compiled_sums():  # as in a training step
-            times = measured(found, ids)
+            times = measured(optimizers, ids)
         touched = np.mean([len(np.unique(batch)) for batch in ids])
         table = Table(
             title=f"{vocabulary:,} rows of width {WIDTH}, {touched:,.0f} looked up in a step, "
@@ -266,9 +266,9 @@ def main() -> None:
         )
         for column in ("", "ms a step", "ms with the replay at the end", "largest difference"):
             table.add_column(column, justify="right" if column else "left")
-        reference = keras.ops.convert_to_numpy(found["all rows: Keras' Adam"].table)
+        reference = keras.ops.convert_to_numpy(optimizers["all rows: Keras' Adam"].table)
         for name, (step, finish) in times.items():
-            away = np.abs(keras.ops.convert_to_numpy(found[name].table) - reference).max()
+            away = np.abs(keras.ops.convert_to_numpy(optimizers[name].table) - reference).max()
             table.add_row(name, f"{step:.1f}", f"{step + finish:.1f}", f"{away:.1e}")
         Console(width=110).print(table)
 

@@ -80,11 +80,11 @@ def options() -> argparse.Namespace:
     parser.add_argument("--install", action="store_true", help="make the peers' environment")
     parser.add_argument("--output", type=Path, help="file for all numbers, as JSON")
     parser.add_argument("--quick", action="store_true", help="tiny: whether it runs")
-    found = parser.parse_args()
-    if found.quick:
-        found.vocabulary, found.rounds, found.warm_up, found.steps = [10_000], 1, 1, 3
-        found.auc_steps = min(found.auc_steps, 6)
-    return found
+    chosen = parser.parse_args()
+    if chosen.quick:
+        chosen.vocabulary, chosen.rounds, chosen.warm_up, chosen.steps = [10_000], 1, 1, 3
+        chosen.auc_steps = min(chosen.auc_steps, 6)
+    return chosen
 
 
 def _rows(word: str) -> int | None:
@@ -94,10 +94,10 @@ def _rows(word: str) -> int | None:
 class Benchmark:
     """All runs, and the tables as they come to be known."""
 
-    def __init__(self, found: argparse.Namespace) -> None:
-        self._options = found
+    def __init__(self, chosen: argparse.Namespace) -> None:
+        self._options = chosen
         self._console = Console(width=180)
-        self._python = python_of(found.peers)
+        self._python = python_of(chosen.peers)
         self._peak = {"float32": 0.0, "bfloat16": 0.0}
         self._slow: set[str] = set()  # frameworks that bfloat16 is skipped with
         self._runs: list[dict[str, Any]] = []
@@ -167,7 +167,7 @@ class Benchmark:
         )
         for round_, entry, settings in product(range(chosen.rounds), entries, sizes):
             steps = chosen.auc_steps if round_ == 0 else 0
-            found = self._run(entry, replace(settings, auc_steps=steps))
+            results = self._run(entry, replace(settings, auc_steps=steps))
             self._runs.append(
                 {
                     "model": settings.model,
@@ -176,10 +176,10 @@ class Benchmark:
                     "contender": entry.name,
                     "precision": entry.precision,
                     "round": round_,
-                    **found,
+                    **results,
                 }
             )
-            _log(settings, entry, found)
+            _log(settings, entry, results)
 
     def _in_requests(self, settings: Settings) -> None:
         """Requests beside the same rows one by one, in ours alone."""
@@ -187,10 +187,10 @@ class Benchmark:
         ways = [way for way in chosen.ours if way != "parquet"][:1]
         for entry in contenders.ours(ways, chosen.precision, [False], [None]) * chosen.rounds:
             for model in ("din", "din_encoded"):
-                changed = replace(settings, model=model, batch=4 if chosen.quick else REQUESTS)
-                found = self._run(replace(entry, module="ours_in_requests"), changed)
-                self._requests.append({"model": model, "precision": entry.precision, **found})
-                _log(changed, entry, found)
+                in_requests = replace(settings, model=model, batch=4 if chosen.quick else REQUESTS)
+                results = self._run(replace(entry, module="ours_in_requests"), in_requests)
+                self._requests.append({"model": model, "precision": entry.precision, **results})
+                _log(in_requests, entry, results)
 
     def _run(self, entry: contenders.Entry, settings: Settings) -> dict[str, Any]:
         """What the contender printed, unless its framework has no quick products for it."""
@@ -208,12 +208,14 @@ class Benchmark:
         pythons = dict.fromkeys(ways, sys.executable)
         if self._python:
             pythons["torch"] = str(self._python)
-        found = {name: contenders.run("peak", name, python) for name, python in pythons.items()}
-        LOG.print("Operations a second:", json.dumps(found))
-        measured = {name: peaks for name, peaks in found.items() if "error" not in peaks}
+        by_framework = {
+            name: contenders.run("peak", name, python) for name, python in pythons.items()
+        }
+        LOG.print("Operations a second:", json.dumps(by_framework))
+        measured = {name: peaks for name, peaks in by_framework.items() if "error" not in peaks}
         self._slow = {name for name, peaks in measured.items() if peaks["bfloat16"] is None}
-        done = [self._peak, *measured.values()]
-        self._peak = {kind: max(peaks[kind] or 0.0 for peaks in done) for kind in self._peak}
+        all_peaks = [self._peak, *measured.values()]
+        self._peak = {kind: max(peaks[kind] or 0.0 for peaks in all_peaks) for kind in self._peak}
 
     def _write(self) -> None:
         """All numbers so far."""
@@ -231,11 +233,11 @@ class Benchmark:
         self._options.output.write_text(json.dumps(results, indent=1), encoding="utf-8")
 
 
-def _log(settings: Settings, entry: contenders.Entry, found: dict[str, Any]) -> None:
+def _log(settings: Settings, entry: contenders.Entry, results: dict[str, Any]) -> None:
     what = (
-        found.get("error")
-        or found.get("skipped")
-        or {k: round(v, 4) for k, v in found.items() if v is not None}
+        results.get("error")
+        or results.get("skipped")
+        or {k: round(v, 4) for k, v in results.items() if v is not None}
     )
     name = f"{settings.model} {settings.vocabulary:,}: {entry.name} {entry.precision}"
     LOG.print(name, what, markup=False)
@@ -243,13 +245,13 @@ def _log(settings: Settings, entry: contenders.Entry, found: dict[str, Any]) -> 
 
 def main() -> None:
     """Prints the tables."""
-    found = options()
+    chosen = options()
     set_defaults()  # those of `recsys-attn`
-    if found.install:
-        install(found.peers)
-    if python_of(found.peers) is None:
-        LOG.print(f"No peers in {found.peers}: ours run alone. `--install` makes the environment.")
-    Benchmark(found).run()
+    if chosen.install:
+        install(chosen.peers)
+    if python_of(chosen.peers) is None:
+        LOG.print(f"No peers in {chosen.peers}: ours run alone. `--install` makes the environment.")
+    Benchmark(chosen).run()
 
 
 if __name__ == "__main__":

@@ -60,9 +60,9 @@ def items(*shape: int) -> np.ndarray:
 
 def free_port() -> int:
     """Returns a free port."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def measure(client: Client, events: int, rounds: int, with_states: bool) -> np.ndarray:
@@ -87,8 +87,8 @@ def hits_of(port: int) -> int:
     """Returns how many requests had a known state so far, by the server's metrics."""
     url = f"http://localhost:{port}/monitoring/prometheus/metrics"
     with urllib.request.urlopen(url) as answer:
-        found = re.search(r'user_state_count_total\{.*result="hit"\} (\S+)', answer.read().decode())
-    return 0 if found is None else int(float(found[1]))
+        match = re.search(r'user_state_count_total\{.*result="hit"\} (\S+)', answer.read().decode())
+    return 0 if match is None else int(float(match[1]))
 
 
 def main() -> None:
@@ -121,8 +121,8 @@ def main() -> None:
                     hits = (hits_of(config.rest_api_port) - before) / len(times)
                     median, late = np.quantile(times, [0.5, 0.99])
                     numbers = [f"{median:.1f}", f"{late:.1f}", f"{hits:.0%}"]
-                    kept = f"{megabytes:.2f}" if with_states else ""
-                    table.add_row(f"{events:,}", "on" if with_states else "off", *numbers, kept)
+                    size = f"{megabytes:.2f}" if with_states else ""
+                    table.add_row(f"{events:,}", "on" if with_states else "off", *numbers, size)
             server.stop()
     Console().print(table)
 

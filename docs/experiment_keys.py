@@ -141,24 +141,24 @@ def _annotation(field: FieldInfo) -> Any:
 
 def tables(root: type) -> list[Table]:
     """All tables of a file, each class once."""
-    found: dict[type, Table] = {}
-    _collect(Table("", False, root, ""), found)
-    names = Counter((table.path, table.kind) for table in found.values())
+    by_class: dict[type, Table] = {}
+    _collect(Table("", False, root, ""), by_class)
+    names = Counter((table.path, table.kind) for table in by_class.values())
     return [
         table._replace(kind=table.outer) if names[table.path, table.kind] > 1 else table
-        for table in found.values()
+        for table in by_class.values()
     ]
 
 
-def _collect(table: Table, found: dict[type, Table]) -> None:
-    found[table.owner] = table
+def _collect(table: Table, by_class: dict[type, Table]) -> None:
+    by_class[table.owner] = table
     for key in keys(table.owner):
         path = f"{table.path}.{key.name}" if table.path else key.name
         owners = list(classes(key.annotation))
         for owner in owners:
-            if owner not in found:
+            if owner not in by_class:
                 kind = _kind(owner) if len(owners) > 1 else ""
-                _collect(Table(path, _is_list(key.annotation), owner, kind, table.kind), found)
+                _collect(Table(path, _is_list(key.annotation), owner, kind, table.kind), by_class)
 
 
 def classes(annotation: Any) -> Iterator[type]:
@@ -209,13 +209,13 @@ def words(annotation: Any, links: Mapping[type, str]) -> str:
 
 
 def _limits(metadata: Sequence[Any]) -> list[str]:
-    found = [
-        f"{sign} {toml(getattr(each, name))}"
-        for each in metadata
+    limits = [
+        f"{sign} {toml(getattr(limit, name))}"
+        for limit in metadata
         for name, sign in _LIMITS.items()
-        if getattr(each, name, None) is not None
+        if getattr(limit, name, None) is not None
     ]
-    return [" and ".join(found)] if found else []
+    return [" and ".join(limits)] if limits else []
 
 
 def toml(value: Any) -> str:
@@ -233,15 +233,15 @@ def toml(value: Any) -> str:
 
 def descriptions(owner: type) -> dict[str, str]:
     """The descriptions of keys in a docstring."""
-    found = {}
+    texts = {}
     for cls in reversed(owner.__mro__):
         text = inspect.cleandoc(cls.__doc__ or "") + "\n"
         section = re.search(r"^(?:Args|Attributes):\n((?:    .*\n|\n)+)", text, re.MULTILINE)
         entry = re.compile(r"^    ([\w, ]+): (.+(?:\n        .*)*)", re.MULTILINE)
         for names, lines in entry.findall(section[1] if section else ""):
             one = re.sub(r"\s+", " ", lines).replace("None: ", "Left out: ")
-            found |= dict.fromkeys(names.split(", "), one)
-    return found
+            texts |= dict.fromkeys(names.split(", "), one)
+    return texts
 
 
 def example(root: type, table: Table, key: Key) -> Any:
@@ -266,10 +266,10 @@ def written(value: Any) -> str:
 
 def _row(root: type, table: Table, key: Key, text: str, links: Mapping[type, str]) -> str:
     kind, default = words(key.annotation, links), written(key.default)
-    shown = ""
+    sample = ""
     if not list(classes(key.annotation)):
-        shown = f"`{key.name} = {toml(example(root, table, key))}`"
-    cells = [f"`{key.name}`", kind, default, text, shown]
+        sample = f"`{key.name} = {toml(example(root, table, key))}`"
+    cells = [f"`{key.name}`", kind, default, text, sample]
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 

@@ -35,18 +35,18 @@ Graph = dict[str, set[str]]
 
 def imports(package: str) -> Graph:
     """By folder (or module at the top of the package) the others that it imports."""
-    found: Graph = defaultdict(set)
+    graph: Graph = defaultdict(set)
     for path in sorted((ROOT / package).rglob("*.py")):
         source = Source.read(ROOT, path)
-        own = _part(source.module, package)
-        if not own or own == "__main__":
+        part = _part(source.module, package)
+        if not part or part == "__main__":
             continue
-        found[own] |= set()
+        graph[part] |= set()
         for imported in source.imports:
             other = _part(imported.target, package)
-            if other != own and _exists(other, package):
-                found[own].add(other)
-    return found
+            if other != part and _exists(other, package):
+                graph[part].add(other)
+    return graph
 
 
 def _part(module: str, package: str) -> str:
@@ -63,13 +63,13 @@ def _exists(part: str, package: str) -> bool:
 def ordered(graph: Mapping[str, set[str]]) -> list[str]:
     """Returns the folders in the order of their imports, importers first."""
     order: list[str] = []
-    left = dict(sorted(graph.items()))
-    while left:
-        used = {other for name, others in left.items() for other in others if other in left}
-        free = [name for name in left if name not in used] or list(left)[:1]  # a circle is cut
+    rest = dict(sorted(graph.items()))
+    while rest:
+        used = {other for name, others in rest.items() for other in others if other in rest}
+        free = [name for name in rest if name not in used] or list(rest)[:1]  # a circle is cut
         order += free
         for name in free:
-            del left[name]
+            del rest[name]
     return order
 
 

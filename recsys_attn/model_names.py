@@ -112,7 +112,7 @@ def _declared(module: ast.Module, tables: Mapping[str, Keys]) -> Iterator[tuple[
         for decorator in function.decorator_list:
             if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "MODELS.register":
                 arguments = function.args.kwonlyargs
-                keys = {each.arg: _table_in(each.annotation, tables) for each in arguments}
+                keys = {key.arg: _table_in(key.annotation, tables) for key in arguments}
                 yield ast.literal_eval(decorator.args[0]), keys
 
 

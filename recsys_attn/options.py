@@ -117,13 +117,15 @@ def expanded(options: Any, keys: Collection[str]) -> Any:
 def _parameters(owner: Any) -> Mapping[str, inspect.Parameter]:
     """Returns the named arguments of a function, or the keys of a table, with their types."""
     if not _is_table(owner):
-        found = inspect.signature(owner, eval_str=True).parameters
+        arguments = inspect.signature(owner, eval_str=True).parameters
         several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-        return {name: each for name, each in found.items() if each.kind not in several}
+        return {
+            name: argument for name, argument in arguments.items() if argument.kind not in several
+        }
     hints = typing.get_type_hints(owner, include_extras=True)
     return {
-        name: each.replace(annotation=hints[name])
-        for name, each in inspect.signature(owner).parameters.items()
+        name: field.replace(annotation=hints[name])
+        for name, field in inspect.signature(owner).parameters.items()
     }
 
 
@@ -133,7 +135,7 @@ parameters: Callable[[Any], Mapping[str, inspect.Parameter]] = _parameters
 
 def _accepts_any(owner: Any) -> bool:
     """Returns whether a function takes keyword arguments of any name."""
-    kinds = [each.kind for each in inspect.signature(owner).parameters.values()]
+    kinds = [argument.kind for argument in inspect.signature(owner).parameters.values()]
     return inspect.Parameter.VAR_KEYWORD in kinds
 
 

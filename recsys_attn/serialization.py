@@ -85,9 +85,9 @@ def layer_of(name: str, identifier: Any, *arguments: str, such_as: str) -> Any:
     layer = deserialize(identifier)
     if isinstance(layer, keras.layers.Layer) and takes(layer, *arguments):
         return layer
-    wanted = " and ".join(f"`{argument}`" for argument in arguments)
+    names = " and ".join(f"`{argument}`" for argument in arguments)
     raise TypeError(
-        f"`{name}` must be a layer that takes {wanted}, such as {such_as}, or its config. "
+        f"`{name}` must be a layer that takes {names}, such as {such_as}, or its config. "
         f"Received: {identifier!r} of type {type(identifier).__name__}"
     )
 

@@ -31,9 +31,9 @@ def started(
     trained = build(Schema.from_dict(encoder["schema"]), **arguments)
     for number, variable in enumerate(trained.trainable_variables):
         variable.assign(arrays[names.of_encoder(number)][place])
-    found = with_encoder(model, trained, encoder["history"])
-    found.tower.histories[encoder["history"]].encoder.trainable = encoder["train"] == "tuned"
+    ranker = with_encoder(model, trained, encoder["history"])
+    ranker.tower.histories[encoder["history"]].encoder.trainable = encoder["train"] == "tuned"
     for mine, theirs in encoder["pairs"]:
         new, old = (arrays[names.of_rows(mine, side)] for side in ("new", "old"))
-        copy_rows(found, mine, new, ops.convert_to_numpy(trained.embedding.vectors(theirs))[old])
-    return found
+        copy_rows(ranker, mine, new, ops.convert_to_numpy(trained.embedding.vectors(theirs))[old])
+    return ranker

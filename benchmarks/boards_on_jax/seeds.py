@@ -76,20 +76,20 @@ class Seeds:
             rates = rate * options["reduce_on_plateau"] ** worse
             split = jax.vmap(jax.random.split)(self._keys)
             self._keys = split[:, 0]
-            given = self.state, split[:, 1], jnp.asarray(rates, "float32")
-            self.state, losses = self._epoch(*given, self._splits["train"])
+            arguments = self.state, split[:, 1], jnp.asarray(rates, "float32")
+            self.state, losses = self._epoch(*arguments, self._splits["train"])
             losses = np.asarray(losses)
             if not np.isfinite(losses).all():
                 raise FloatingPointError(f"{self._run['name']} diverged: losses {losses}")
             trained = time.perf_counter()
-            found = np.array([np.mean(list(each.values())) for each in self.metrics("valid")])
-            is_better = found - LEAST > top
-            top, worse = np.where(is_better, found, top), worse + ~is_better
+            scores = np.array([np.mean(list(aucs.values())) for aucs in self.metrics("valid")])
+            is_better = scores - LEAST > top
+            top, worse = np.where(is_better, scores, top), worse + ~is_better
             best_at = np.where(is_better & running, epoch, best_at)
             best = chosen(is_better & running, self.state, best)
             running &= (epoch - best_at < max(options["patience"], 1)) | (epoch == 1)
             times = begin, trained
-            history.append(record(epoch, losses, found.tolist(), best_at, running, times))
+            history.append(record(epoch, losses, scores.tolist(), best_at, running, times))
             progress(history[-1])
         self.state = best
         return history
@@ -97,20 +97,20 @@ class Seeds:
     def metrics(self, split: str) -> list[dict[str, float]]:
         """Returns the AUC of each monitored task, by seed."""
         labels = self._splits[split]["labels"]
-        found: list[dict[str, float]] = [{} for _ in self._keys]
+        metrics: list[dict[str, float]] = [{} for _ in self._keys]
         for place, (task, scores) in enumerate(self.scores(split).items()):
             if task in self._run["monitor"]:
                 label = np.asarray(labels[..., place])
-                for each, of_seed in zip(found, scores, strict=True):
-                    each[task] = auc_by_class(of_seed[label == 1], of_seed[label == 0])
-        return found
+                for by_task, of_seed in zip(metrics, scores, strict=True):
+                    by_task[task] = auc_by_class(of_seed[label == 1], of_seed[label == 0])
+        return metrics
 
     def scores(self, split: str) -> dict[str, np.ndarray]:
         """Returns the probabilities `(seeds, requests, candidates)` of a split by task."""
         logits = np.asarray(self._scores(self.state, self._splits[split]["inputs"]))
-        found = (1 / (1 + np.exp(-logits.astype("float64")))).astype("float32")
+        probabilities = (1 / (1 + np.exp(-logits.astype("float64")))).astype("float32")
         tasks = [task.name for task in self._schema.tasks]
-        return {task: found[..., place] for place, task in enumerate(tasks)}
+        return {task: probabilities[..., place] for place, task in enumerate(tasks)}
 
     def _rows(self, arrays: Arrays, split: str) -> dict[str, Any]:
         features = [feature.name for feature in self._schema.features]
@@ -118,9 +118,9 @@ class Seeds:
         if labels[0].shape[1] > 1:
             features.append(CANDIDATE_MASK)
         share = self._run.get("share", 1.0) if split == "train" else 1.0
-        kept = slice(None) if share == 1 else arrays[names.DRAWS] < share
-        inputs = {name: _on_device(arrays[names.of_input(split, name)][kept]) for name in features}
-        return {"inputs": inputs, "labels": _on_device(np.stack(labels, axis=-1)[kept])}
+        rows = slice(None) if share == 1 else arrays[names.DRAWS] < share
+        inputs = {name: _on_device(arrays[names.of_input(split, name)][rows]) for name in features}
+        return {"inputs": inputs, "labels": _on_device(np.stack(labels, axis=-1)[rows])}
 
     def _start(self, seed: int) -> State:
         """The values of a seed; every seed builds the same model anew."""
@@ -168,10 +168,10 @@ class Seeds:
             slots[place] = self._options["learning_rate"] * rate
 
         def step(state: State, batch: jax.Array) -> tuple[State, jax.Array]:
-            taken = jax.tree.map(lambda x: x[batch], rows)
+            of_batch = jax.tree.map(lambda x: x[batch], rows)
             of_loss = jax.value_and_grad(self._loss, has_aux=True)
-            (loss, fixed), gradients = of_loss(state.trained, state.fixed, taken)
-            trained, slots = self._updated(state, gradients, taken["inputs"])
+            (loss, fixed), gradients = of_loss(state.trained, state.fixed, of_batch)
+            trained, slots = self._updated(state, gradients, of_batch["inputs"])
             return State(trained, fixed, slots), loss
 
         state, losses = jax.lax.scan(step, state._replace(slots=slots), order)
@@ -222,13 +222,13 @@ class Seeds:
     def _lookups(self, inputs: dict[str, jax.Array]) -> list[jax.Array]:
         """How often a batch looks up each row of each table."""
         planned = {t.name: t for t in plan_tables(self._schema, self._model.embedding.width)}
-        found = []
+        lookups = []
         for v in self._tables():
             counts = jnp.zeros(v.shape[0])
             for name, offset in planned[v.name].offsets.items():
                 counts = counts.at[inputs[name].reshape(-1) + offset].add(1.0)
-            found.append(counts)
-        return found
+            lookups.append(counts)
+        return lookups
 
     def _score(self, state: State, inputs: dict[str, jax.Array]) -> jax.Array:
         """Logits `(requests, candidates, tasks)`."""
@@ -247,8 +247,8 @@ class Seeds:
             )
             for name, x in inputs.items()
         }
-        found = jax.lax.map(score, parts)
-        return found.reshape(-1, *found.shape[2:])[:count]
+        logits = jax.lax.map(score, parts)
+        return logits.reshape(-1, *logits.shape[2:])[:count]
 
 
 def _on_device(x: np.ndarray) -> jax.Array:

@@ -31,18 +31,18 @@ from pipelines.storage.dataset import DataSplit
 from recsys_attn.schema import CANDIDATE_MASK
 
 
-def runs_of(loaded: LoadedBoard, written: Path, found: Path) -> list[BoardRun]:
+def runs_of(loaded: LoadedBoard, written: Path, trained: Path) -> list[BoardRun]:
     """Returns the finished runs of a board, whose evaluations it writes.
 
     Args:
         loaded: The board.
         written: The folder of `write`.
-        found: The folder of `train`.
+        trained: The folder of `train`.
     """
     arrays, runs = np.load(written / "rows.npz"), []
     fitted = FittedFeatures.load(written / "steps/features")
     for model in loaded.board.models:
-        path = found / f"{model.slug}.json"
+        path = trained / f"{model.slug}.json"
         if not path.exists():
             continue
         run, scores = json.loads(path.read_text("utf-8")), np.load(path.with_suffix(".npz"))
@@ -52,7 +52,7 @@ def runs_of(loaded: LoadedBoard, written: Path, found: Path) -> list[BoardRun]:
         rows = EvaluatedRows.read(test, experiment.evaluation, request, fitted.schema)
         for place, seed in enumerate(run["seeds"]):
             by_task = {task: scores[task][place] for task in scores.files}
-            folder = found / f"{model.slug}-{seed}"
+            folder = trained / f"{model.slug}-{seed}"
             evaluation = _evaluation(folder, rows, arrays, by_task)
             runs.append(_run(run, model, seed, evaluation))
         if run["is_cut"]:

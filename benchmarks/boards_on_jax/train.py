@@ -40,11 +40,11 @@ def one(path: Path, options: argparse.Namespace) -> None:
     history = seeds.train(options.deadline, lambda epoch: say(run["name"], epoch))
     if not history:
         return
-    tested = seeds.metrics("test")
-    found = {
+    by_seed = seeds.metrics("test")
+    results = {
         **run,
         "seeds": chosen,
-        "auc": tested,
+        "auc": by_seed,
         "history": history,
         "is_cut": history[-1]["running"] > 0 and len(history) < run["training"]["epochs"],
         "seconds": time.perf_counter() - begin,
@@ -53,9 +53,9 @@ def one(path: Path, options: argparse.Namespace) -> None:
     }
     scores: dict[str, Any] = seeds.scores("test")
     np.savez_compressed(options.out / f"{path.stem}.npz", **scores)
-    (options.out / path.name).write_text(json.dumps(found), "utf-8")
-    said = ", ".join(" ".join(f"{auc:.4f}" for auc in each.values()) for each in tested)
-    print(f"{run['board']}, {run['name']}: test AUC {said}, {found['seconds']:.0f} s", flush=True)
+    (options.out / path.name).write_text(json.dumps(results), "utf-8")
+    text = ", ".join(" ".join(f"{auc:.4f}" for auc in by_task.values()) for by_task in by_seed)
+    print(f"{run['board']}, {run['name']}: test AUC {text}, {results['seconds']:.0f} s", flush=True)
 
 
 def encoder_weights(path: Path, seeds: list[int]) -> dict[str, np.ndarray]:

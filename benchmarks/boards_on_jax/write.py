@@ -69,8 +69,8 @@ def check(loaded: LoadedBoard, experiment: Experiment, shared: Experiment) -> No
         "model.encoder_from": experiment.model.encoder_from,
         "training.calibrate": experiment.training.calibrate and loaded.board.metric != "auc",
     }
-    given = [name for name, is_given in others.items() if is_given]
-    if unknown := unknown_options(experiment) + given:
+    keys = [name for name, is_given in others.items() if is_given]
+    if unknown := unknown_options(experiment) + keys:
         raise PipelineError(
             f"{loaded.name}: expected options that the loop on JAX has. Received: "
             f"{', '.join(unknown)}. Use `recsys-attn reproduce {loaded.name}`."
@@ -84,10 +84,10 @@ def unknown_options(experiment: Experiment) -> list[str]:
         experiment: The experiment.
     """
     options = experiment.training
-    given, default = options.model_dump(), TrainingOptions().model_dump()
+    values, default = options.model_dump(), TrainingOptions().model_dump()
     keys = [
         key
-        for key, value in given.items()
+        for key, value in values.items()
         if key not in KNOWN | _WITHOUT_EFFECT and value != default[key]
     ]
     others = {
@@ -112,16 +112,16 @@ def rows_of(folder: Path, fitted: FittedFeatures, request: str | None) -> dict[s
         fitted: Its features.
         request: Column of the request id; None: every row is a request.
     """
-    found: dict[str, list[np.ndarray]] = {}
+    arrays: dict[str, list[np.ndarray]] = {}
     for name in ("train", "valid", "test"):
         split = DataSplit(folder / "data" / name)
         longest = int(RequestCounts.read(split, request).longest.max())
         for batch in Feed(split, fitted, request, lengths=(longest,)):
             for feature, x in batch.inputs.items():
-                found.setdefault(names.of_input(name, feature), []).append(x)
+                arrays.setdefault(names.of_input(name, feature), []).append(x)
             for task, x in batch.layout.labels(batch.blocks).items():
-                found.setdefault(names.of_label(name, task), []).append(x)
-    joined = {name: np.concatenate(parts) for name, parts in found.items()}
+                arrays.setdefault(names.of_label(name, task), []).append(x)
+    joined = {name: np.concatenate(parts) for name, parts in arrays.items()}
     return {name: _small(x) for name, x in joined.items()}
 
 
@@ -166,7 +166,7 @@ def main() -> None:
         loaded = load_board(name)
         experiments = {model.name: loaded.experiment(model) for model in loaded.board.models}
         # The rows of the model with the most tasks: those of the others are among them.
-        most = max(experiments.values(), key=lambda each: len(each.tasks))
+        most = max(experiments.values(), key=lambda one: len(one.tasks))
         for experiment in experiments.values():
             check(loaded, experiment, most)
         folder = options.folder / loaded.name

@@ -66,14 +66,14 @@ def run(make: Callable[[Settings], Contender]) -> None:
         begin = time.perf_counter()
         loss = contender.step(batch)
         seconds.append(time.perf_counter() - begin)
-    found = Measured(
+    result = Measured(
         settings.batch / float(np.median(seconds[first : first + settings.steps])),
         loss,
         peak_memory(),
         **{name: size / MEGABYTE for name, size in contender.memory().items()},
         auc=held_out_auc(contender, settings) if settings.auc_steps else None,
     )
-    print(json.dumps(asdict(found)))
+    print(json.dumps(asdict(result)))
 
 
 def held_out_auc(contender: Contender, settings: Settings) -> float:
@@ -91,7 +91,7 @@ def mean_auc(test: Batch, scores: np.ndarray) -> float:
     """Of the tasks, which are the last axis."""
     tasks = test.labels.shape[-1]
     pairs = zip(test.labels.reshape(-1, tasks).T, scores.reshape(-1, tasks).T, strict=True)
-    return float(np.mean([auc(labels, found) for labels, found in pairs]))
+    return float(np.mean([auc(labels, of_task) for labels, of_task in pairs]))
 
 
 def auc(labels: np.ndarray, scores: np.ndarray) -> float:

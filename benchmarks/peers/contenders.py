@@ -63,7 +63,7 @@ class Entry:
 def run(module: str, argument: Any, python: str, backend: str = "tensorflow") -> dict[str, Any]:
     """The last line that a module prints, read as JSON."""
     argument = argument if isinstance(argument, str) else json.dumps(argument)
-    done = subprocess.run(
+    process = subprocess.run(
         [python, "-m", f"benchmarks.peers.{module}", argument],
         cwd=ROOT,
         env=os.environ | {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"},
@@ -71,10 +71,10 @@ def run(module: str, argument: Any, python: str, backend: str = "tensorflow") ->
         text=True,
         check=False,
     )
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or [f"exit status {process.returncode}"]
         return {"error": "\n".join(lines[-3:])}
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def ways_of_ours() -> list[str]:
@@ -90,24 +90,24 @@ def ours(
     micro_batch_size: Sequence[int | None],
 ) -> list[Entry]:
     """Ours in every combination; from Parquet with the first one of each precision alone."""
-    found = []
+    entries = []
     for way, precision in product(ways, precisions):
         options = {"precision": precision}
         name = {"tensorflow": "ours", "jax": "ours on JAX", "parquet": "ours from Parquet"}[way]
         if way == "jax":
-            found.append(Entry(name, OURS[way], backend="jax", options=options))
+            entries.append(Entry(name, OURS[way], backend="jax", options=options))
             continue
         forms = list(product(compiled, micro_batch_size))
         for xla, rows in forms if way == "tensorflow" else forms[:1]:
             parts = [name, *(["XLA"] if xla else []), *([] if rows is None else [_said(rows)])]
-            found.append(
+            entries.append(
                 Entry(
                     ", ".join(parts),
                     OURS[way],
                     options={**options, "compiled": xla, "micro_batch_size": rows},
                 )
             )
-    return found
+    return entries
 
 
 def _said(rows: int) -> str:
@@ -118,14 +118,14 @@ def peers(model: str, python: Path | None, precisions: Sequence[str]) -> list[En
     """Those that can express the model; FuxiCTR's layers also in bfloat16, by autocast."""
     if python is None:
         return []
-    found = []
+    entries = []
     for name, module in PEERS.items():
         if name in LACKING.get(model, ()):
             continue
         low = [LOW] if name == "FuxiCTR" and LOW in precisions else []
         for precision in ["float32", *low]:
-            found.append(Entry(name, module, str(python), options={"precision": precision}))
-    return found
+            entries.append(Entry(name, module, str(python), options={"precision": precision}))
+    return entries
 
 
 def in_turns(first: Sequence[Entry], second: Sequence[Entry]) -> list[Entry]:

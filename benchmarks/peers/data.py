@@ -63,8 +63,8 @@ def save(settings: Settings, rows: int, test_rows: int = TEST_ROWS, seed: int = 
     arrays["labels"] = (rng.random(logits.shape) < 1 / (1 + np.exp(-logits))).astype("float32")
     arrays["logits"] = logits
     for name, values in arrays.items():
-        for part, found in zip(PARTS, np.split(values, [rows]), strict=True):
-            np.save(folder / f"{part}_{name}.npy", found)
+        for part, rows_of_part in zip(PARTS, np.split(values, [rows]), strict=True):
+            np.save(folder / f"{part}_{name}.npy", rows_of_part)
 
 
 def true_logits(settings: Settings) -> np.ndarray:
@@ -75,8 +75,8 @@ def true_logits(settings: Settings) -> np.ndarray:
 def ranks(size: int, rows: int, rng: np.random.Generator) -> np.ndarray:
     """Numbers below `size`, r with a probability of about `(r + 1) ** -EXPONENT`."""
     power = 1 - EXPONENT
-    found = (((size + 1.0) ** power - 1) * rng.random(rows) + 1) ** (1 / power)
-    return np.minimum(found.astype("int32") - 1, size - 1)
+    numbers = (((size + 1.0) ** power - 1) * rng.random(rows) + 1) ** (1 / power)
+    return np.minimum(numbers.astype("int32") - 1, size - 1)
 
 
 def _fields(
@@ -89,8 +89,8 @@ def _fields(
     for field in range(FIELDS):
         drawn = ranks(known, rows, rng)
         ids[:, field] = rng.permutation(known)[drawn] + RESERVED
-        shared, own = rng.normal(size=(known, 1)), rng.normal(size=(known, len(TASKS)))
-        main += (0.8 * shared + 0.6 * own)[drawn]
+        shared, of_task = rng.normal(size=(known, 1)), rng.normal(size=(known, len(TASKS)))
+        main += (0.8 * shared + 0.6 * of_task)[drawn]
         factor = rng.normal(size=known)[drawn]
         if field < 2 * PAIRS:
             pairs += factor * before if field % 2 else 0
@@ -114,7 +114,7 @@ def _history(
         keep = rng.random(chosen.shape, "float32") < share
         return np.where(keep, liked.reshape(chosen.shape), any_)
 
-    past, target = topics(0.7, HISTORY), topics(0.4)
+    history, target = topics(0.7, HISTORY), topics(0.4)
     place = rng.permutation(known).astype("int32") + RESERVED
 
     def items(topic: np.ndarray) -> np.ndarray:
@@ -122,8 +122,8 @@ def _history(
         return topic + TOPICS * rank
 
     item = items(target)
-    context = np.concatenate([users[:, None] + RESERVED, place[items(past)]], axis=1)
-    interest = np.mean(past == target[:, None], axis=1)
+    context = np.concatenate([users[:, None] + RESERVED, place[items(history)]], axis=1)
+    interest = np.mean(history == target[:, None], axis=1)
     logits = 6 * interest + 0.7 * rng.normal(size=known)[item] - 2
     arrays = {"context": context.astype("int32"), "candidate": place[item][:, None]}
     return arrays, logits[:, None]

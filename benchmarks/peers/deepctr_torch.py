@@ -36,8 +36,8 @@ def make(settings: Settings) -> torch.nn.Module:
 def _of_history(settings: Settings, common: dict[str, Any]) -> torch.nn.Module:
     rows = settings.table_rows
     user, item = (SparseFeat(name, rows, sizes.HISTORY_WIDTH) for name in ("user", "item"))
-    past = SparseFeat("hist_item", rows, sizes.HISTORY_WIDTH, embedding_name="item")
-    seen = VarLenSparseFeat(past, sizes.HISTORY, length_name="length")
+    event = SparseFeat("hist_item", rows, sizes.HISTORY_WIDTH, embedding_name="item")
+    seen = VarLenSparseFeat(event, sizes.HISTORY, length_name="length")
     common = {"dnn_hidden_units": sizes.MLP_UNITS, **common}
     columns = [user, item, seen], ["item"]
     if settings.model == "dien":

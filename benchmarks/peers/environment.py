@@ -12,9 +12,9 @@ FOLDER = Path(__file__).parent
 
 def python_of(place: Path) -> Path | None:
     """Returns the Python of a virtual environment, or the path if it is a Python; or None."""
-    for found in (place, place / "bin" / "python", place / "Scripts" / "python.exe"):
-        if found.is_file() and os.access(found, os.X_OK):
-            return found.absolute()
+    for path in (place, place / "bin" / "python", place / "Scripts" / "python.exe"):
+        if path.is_file() and os.access(path, os.X_OK):
+            return path.absolute()
     return None
 
 

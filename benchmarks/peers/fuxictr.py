@@ -35,8 +35,8 @@ class Din(nn.Module):
         self.mlp = MLP_Block(3 * width, list(sizes.MLP_UNITS), "Dice", output_dim=1)
 
     def forward(self, ids: Ids) -> torch.Tensor:
-        found = self.embedding.embedding_layer(ids)
-        user, item, seen = found["user"], found["item"], found["seen"]
+        vectors = self.embedding.embedding_layer(ids)
+        user, item, seen = vectors["user"], vectors["item"], vectors["seen"]
         interest = self.attention(item, seen, ids["seen"] != 0)
         return self.mlp(torch.cat([user, item, interest], dim=-1)).float().sigmoid()
 

@@ -49,10 +49,10 @@ def flops(model: str) -> float:
 
 
 def _autoint(width: int) -> float:
-    found = _chain(FIELDS * width, 1)
+    count = _chain(FIELDS * width, 1)
     for before in (WIDTH, *[width] * (LAYERS - 1)):
-        found += 4 * _chain(before, width) * FIELDS + 2 * 2 * FIELDS**2 * width
-    return found
+        count += 4 * _chain(before, width) * FIELDS + 2 * 2 * FIELDS**2 * width
+    return count
 
 
 def _dcnv2() -> float:
@@ -87,14 +87,14 @@ def _mmoe() -> float:
 
 def _ple() -> float:
     total = len(TASKS) * TASK_EXPERTS + SHARED_EXPERTS
-    found = len(TASKS) * _tower()
+    count = len(TASKS) * _tower()
     for layer in range(EXPERT_LAYERS):
         before = EXPERT_UNITS[-1] if layer else _FLAT
-        found += total * _chain(before, *EXPERT_UNITS)
-        found += len(TASKS) * _mixture(before, TASK_EXPERTS + SHARED_EXPERTS)
+        count += total * _chain(before, *EXPERT_UNITS)
+        count += len(TASKS) * _mixture(before, TASK_EXPERTS + SHARED_EXPERTS)
         if layer < EXPERT_LAYERS - 1:
-            found += _mixture(before, total)
-    return found
+            count += _mixture(before, total)
+    return count
 
 
 def _mixture(before: int, experts: int) -> float:

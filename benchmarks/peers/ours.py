@@ -52,10 +52,10 @@ class Ours:
         return tf.stack(list(self.model.probabilities(inputs).values()), axis=-1)
 
     def memory(self) -> Mapping[str, float]:
-        found = {"weights": size(self.model.variables), "slots": size(self.optimizer.variables)}
+        sizes = {"weights": size(self.model.variables), "slots": size(self.optimizer.variables)}
         if tf.config.list_physical_devices("GPU"):
-            found["device"] = tf.config.experimental.get_memory_info("GPU:0")["peak"]
-        return found
+            sizes["device"] = tf.config.experimental.get_memory_info("GPU:0")["peak"]
+        return sizes
 
 
 def size(variables: list[keras.Variable]) -> float:

@@ -78,14 +78,14 @@ def main() -> None:
             waits, seconds, rows = [*waits, wait], [*seconds, after - before], [*rows, count]
             before = after
     timed = slice(settings.warm_up, None)
-    found = Measured(
+    result = Measured(
         float(np.sum(rows[timed]) / np.sum(seconds[timed])),
         loss,
         peak_memory(),
         **{name: size / MEGABYTE for name, size in ours.memory().items()},
         input_wait=float(np.sum(waits[timed]) / np.sum(seconds[timed])),
     )
-    print(json.dumps(asdict(found)))
+    print(json.dumps(asdict(result)))
 
 
 def _batches(feed: Feed, steps: int) -> Iterator[tuple[float, FeedBatch]]:

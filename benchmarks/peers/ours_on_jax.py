@@ -49,11 +49,11 @@ class OursOnJax:
 
     def memory(self) -> Mapping[str, float]:
         trainable, fixed, slots = (float(sum(v.nbytes for v in part)) for part in self._state)
-        found = {"weights": trainable + fixed, "slots": slots}
+        sizes = {"weights": trainable + fixed, "slots": slots}
         device = jax.local_devices()[0]
         if device.platform != "cpu":
-            found["device"] = float((device.memory_stats() or {}).get("peak_bytes_in_use", 0))
-        return found
+            sizes["device"] = float((device.memory_stats() or {}).get("peak_bytes_in_use", 0))
+        return sizes
 
     def _take_step(self, state: State, blocks: Mapping[str, jax.Array]) -> tuple[State, jax.Array]:
         trainable, fixed, slots = state

@@ -18,12 +18,12 @@ Key = tuple[str, str]  # contender and precision
 
 def by_contender(records: Sequence[Record]) -> dict[Key, list[Record]]:
     """The runs of each that neither failed nor were skipped, in the order of the first round."""
-    found: dict[Key, list[Record]] = {}
+    by_key: dict[Key, list[Record]] = {}
     for record in records:
-        runs = found.setdefault((record["contender"], record["precision"]), [])
+        runs = by_key.setdefault((record["contender"], record["precision"]), [])
         if not {"error", "skipped"} & record.keys():
             runs.append(record)
-    return found
+    return by_key
 
 
 def peaks(peak: Mapping[str, float]) -> str:
@@ -47,14 +47,14 @@ def speeds(
 
     A peak of 0 is not known, and no share of it either.
     """
-    found = by_contender(records)
-    peers = [name for name in PEERS if found.get((name, "float32"))]
+    by_key = by_contender(records)
+    peers = [name for name in PEERS if by_key.get((name, "float32"))]
     table = _table(f"{TITLES[model]}; {vocabulary:,} rows of tables")
     for column in ("", "", "rows/s", "lowest, highest", *(f": {name}" for name in peers)):
         table.add_column(column, justify="right" if column else "left")
     for column in ("of the peak", "AUC", "process MB", "GPU MB", "weights MB", "slots MB", "wait"):
         table.add_column(column, justify="right")
-    for (name, precision), runs in found.items():
+    for (name, precision), runs in by_key.items():
         if not runs:
             table.add_row(name, _short(precision), _missing(records, name, precision))
             continue
@@ -66,7 +66,7 @@ def speeds(
             _short(precision),
             f"{speed(runs):,.0f}",
             f"{min(all_speeds):,.0f}, {max(all_speeds):,.0f}",
-            *(f"{speed(runs) / speed(found[peer, 'float32']):.2f}" for peer in peers),
+            *(f"{speed(runs) / speed(by_key[peer, 'float32']):.2f}" for peer in peers),
             share,
             _largest(runs, "auc", "{:.4f}"),
             *(_largest(runs, part, "{:,.0f}") for part in ("peak", "device", "weights", "slots")),
@@ -99,12 +99,12 @@ def requests(records: Sequence[Record]) -> Table:
     for record in records:
         groups.setdefault((record["model"], record["precision"]), []).append(record)
     for (model, precision), runs in groups.items():
-        done = [run for run in runs if not {"error", "skipped"} & run.keys()]
-        if not done:
+        complete = [run for run in runs if not {"error", "skipped"} & run.keys()]
+        if not complete:
             table.add_row(model, _short(precision), "skipped" if "skipped" in runs[0] else "failed")
             continue
-        one, many = (median(run[way] for run in done) for way in ("one by one", "requests"))
-        ratio = median(run["requests"] / run["one by one"] for run in done)
+        one, many = (median(run[way] for run in complete) for way in ("one by one", "requests"))
+        ratio = median(run["requests"] / run["one by one"] for run in complete)
         table.add_row(model, _short(precision), f"{one:,.0f}", f"{many:,.0f}", f"{ratio:.2f}")
     return table
 

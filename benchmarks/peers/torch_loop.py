@@ -105,10 +105,10 @@ class EagerLoop:
 
     def memory(self) -> Mapping[str, float]:
         slots = (v for state in self.optimizer.state.values() for v in state.values())
-        found = {"weights": _bytes(self.model.parameters()), "slots": _bytes(slots)}
+        sizes = {"weights": _bytes(self.model.parameters()), "slots": _bytes(slots)}
         if self.device.type == "cuda":
-            found["device"] = float(torch.cuda.max_memory_allocated())
-        return found
+            sizes["device"] = float(torch.cuda.max_memory_allocated())
+        return sizes
 
 
 def _bytes(tensors: Any) -> float:

@@ -39,17 +39,17 @@ def influences(folder: Path) -> dict[float, Influences]:
     arrays = np.load(folder / "rows.npz")
     there = arrays[of_input("test", CANDIDATE_MASK)].astype(bool)
     label = arrays[of_label("test", task)][there]
-    found: dict[float, dict[str, dict[int, Influence]]] = defaultdict(dict)
+    by_share: dict[float, dict[str, dict[int, Influence]]] = defaultdict(dict)
     for path in sorted((folder / "found").glob("*.json")):
         run = json.loads(path.read_text("utf-8"))
         scores = np.load(path.with_suffix(".npz"))[task]
-        found[run["share"]][run["start"]] = {
+        by_share[run["share"]][run["start"]] = {
             seed: auc_influence(label, of_seed[there], rows.clusters)
             for seed, of_seed in zip(run["seeds"], scores, strict=True)
         }
         if run["is_cut"]:
             print(f"{folder.name}, {run['name']}: cut off before its end", flush=True)
-    return {share: _together(by_start) for share, by_start in found.items()}
+    return {share: _together(by_start) for share, by_start in by_share.items()}
 
 
 def _together(by_start: dict[str, dict[int, Influence]]) -> Influences:
@@ -66,8 +66,8 @@ def main() -> None:
     table = pretraining.new_table()
     for name in pretraining.SETS:
         if (options.folder / name / "found").exists():
-            for share, found in sorted(influences(options.folder / name).items()):
-                pretraining.add_rows(table, name, share, found)
+            for share, of_share in sorted(influences(options.folder / name).items()):
+                pretraining.add_rows(table, name, share, of_share)
     Console(width=110).print(table)
 
 

@@ -47,14 +47,14 @@ def write_set(name: str, shares: list[float], data: Path, folder: Path) -> None:
     base = pretraining.ranker_data(name, SEED, data, steps, console)
     encoder, rows = _sequence_model(name, base, folder, console)
     fitted = FittedFeatures.load(base / "features")
-    read = load_experiment(base, pretraining.CHANGES)
-    request, train = read.data.request, pq.read_table(base / "data/train")
+    ranker = load_experiment(base, pretraining.CHANGES)
+    request, train = ranker.data.request, pq.read_table(base / "data/train")
     drawn = pretraining.draws(name, train)[request_starts(train, request)[:-1]]
     rows |= {**boards.rows_of(base, fitted, request), names.DRAWS: drawn}
     np.savez_compressed(folder / "rows.npz", **rows)
     for share in shares:
-        kept = float((drawn < share).mean())
-        keys = pretraining.CHANGES | pretraining.training_of(read, base, kept)
+        row_share = float((drawn < share).mean())
+        keys = pretraining.CHANGES | pretraining.training_of(ranker, base, row_share)
         experiment = load_experiment(base, keys)
         if unknown := boards.unknown_options(experiment):
             raise SystemExit(f"{name}: the loop on JAX does not know {', '.join(unknown)}.")
@@ -72,8 +72,8 @@ def _sequence_model(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Writes the sequence model; returns the rankers' `encoder`, and the rows that are copied."""
     experiment = pretraining.sequence_experiment(name, SEED, base, folder / "steps")
-    fitted, found = next_items.sequences(experiment, folder / "steps/next", console)
-    arrays: dict[str, Any] = found
+    fitted, ids = next_items.sequences(experiment, folder / "steps/next", console)
+    arrays: dict[str, Any] = ids
     (folder / "next").mkdir(exist_ok=True)
     np.savez_compressed(folder / "next/events.npz", **arrays)
     run = next_items.run_of(experiment, fitted, len(arrays[f"train/{experiment.data.item}"]))
@@ -84,9 +84,9 @@ def _sequence_model(
     theirs = [s.name for s in Schema.from_dict(run["schema"]).features if not is_age(s)]
     mine = [s.name for s in rankers.schema.histories[history]]
     pairs, rows = list(zip(mine, theirs, strict=True)), dict[str, Any]()
-    for own, other in pairs:
-        new, old = same_ids(fitted.transform_of(other), rankers.transform_of(own))
-        rows |= {names.of_rows(own, "new"): new, names.of_rows(own, "old"): old}
+    for sequence, other in pairs:
+        new, old = same_ids(fitted.transform_of(other), rankers.transform_of(sequence))
+        rows |= {names.of_rows(sequence, "new"): new, names.of_rows(sequence, "old"): old}
     encoder = {"schema": run["schema"], "model": run["model"], "history": history, "pairs": pairs}
     return {**encoder, "weights": "next/found/model.npz"}, rows
 

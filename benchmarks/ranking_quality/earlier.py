@@ -16,10 +16,10 @@ def earlier_counts(
     new = new_key | np.r_[True, moment[1:] != moment[:-1]]
     begin = np.maximum.accumulate(np.where(new, np.arange(len(key)), 0))
     first = np.maximum.accumulate(np.where(new_key, np.arange(len(key)), 0))
-    found = []
+    sums = []
     for values in (np.nan_to_num(y), known.astype(float)):
         before = np.cumsum(values) - values
         result = np.empty(len(key))
         result[order] = before[begin] - before[first]
-        found.append(result)
-    return found[0], found[1]
+        sums.append(result)
+    return sums[0], sums[1]

@@ -43,8 +43,8 @@ class Predictions:
     def logloss(self, weight: np.ndarray) -> float:
         """Mean cross-entropy of rows with weights."""
         p = np.clip(self.score, 1e-7, 1 - 1e-7)
-        each = -np.where(self.label == 1, np.log(p), np.log1p(-p))
-        return float(each @ weight / weight.sum())
+        losses = -np.where(self.label == 1, np.log(p), np.log1p(-p))
+        return float(losses @ weight / weight.sum())
 
     @property
     def calibration(self) -> float:

@@ -30,20 +30,20 @@ Settings = dict[str, Any]
 
 def _experiment(path: str, user: Mapping[str, str] | None = None) -> Settings:
     """The data of one of the repository's experiments, with the user's id as a feature."""
-    found = tomllib.loads((ROOT / path).read_text("utf-8"))
-    kept = {key: found[key] for key in _KEPT if key in found}
-    for feature in kept["features"]:
+    table = tomllib.loads((ROOT / path).read_text("utf-8"))
+    settings = {key: table[key] for key in _KEPT if key in table}
+    for feature in settings["features"]:
         if "min_count" in feature.get("transform", {}):
             del feature["transform"]
     if user is not None:
-        kept["features"].insert(0, {"kind": "categorical", "side": "context", **user})
-    return kept
+        settings["features"].insert(0, {"kind": "categorical", "side": "context", **user})
+    return settings
 
 
 def _simulated(rows: int) -> Settings:
-    found = _experiment("pipelines/demo.toml", {"name": "user_id"})
-    found["data"]["simulate"] = {"rows": rows}
-    return found
+    settings = _experiment("pipelines/demo.toml", {"name": "user_id"})
+    settings["data"]["simulate"] = {"rows": rows}
+    return settings
 
 
 def _movielens(folder: Path, keep: Callable[[pa.Table], pa.Table]) -> Settings:
@@ -51,25 +51,25 @@ def _movielens(folder: Path, keep: Callable[[pa.Table], pa.Table]) -> Settings:
     (file,) = movielens.read(options).parts["all"]
     pq.write_table(keep(pa.concat_tables(list(file.read(None)))), folder / "ratings.parquet")
     user = {"name": "user_id", "dtype": "int64"}
-    found = _experiment("experiments/movielens-1m.toml", user)
-    found["data"] |= {"source": "parquet", "path": str(folder / "ratings.parquet")}
-    found["data"]["split"]["column"] = "timestamp"
-    return found
+    settings = _experiment("experiments/movielens-1m.toml", user)
+    settings["data"] |= {"source": "parquet", "path": str(folder / "ratings.parquet")}
+    settings["data"]["split"]["column"] = "timestamp"
+    return settings
 
 
 def _retailrocket(folder: Path) -> Settings:
     """A set for which nothing was chosen: neither a default nor a size."""
     events = pq.read_table(f"{os.environ['RECSYS_DATA']}/retailrocket-sample/events.parquet")
     pq.write_table(drawn_rows(events), folder / "shop.parquet")
-    found = _experiment("benchmarks/ranking_quality/retailrocket.toml")
-    found["data"]["path"] = str(folder / "shop.parquet")
-    return found
+    settings = _experiment("benchmarks/ranking_quality/retailrocket.toml")
+    settings["data"]["path"] = str(folder / "shop.parquet")
+    return settings
 
 
 def _some_users(table: pa.Table) -> pa.Table:
     users = table["user_id"].to_numpy()
-    kept = np.random.default_rng(0).choice(np.unique(users), _USERS, replace=False)
-    return table.filter(pa.array(np.isin(users, kept)))
+    drawn = np.random.default_rng(0).choice(np.unique(users), _USERS, replace=False)
+    return table.filter(pa.array(np.isin(users, drawn)))
 
 
 def _some_weeks(table: pa.Table) -> pa.Table:

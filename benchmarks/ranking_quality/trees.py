@@ -48,29 +48,29 @@ class TreeData:
 
     def label(self, task: str) -> np.ndarray:
         """The labels of all rows, NaN where the task does not count."""
-        (found,) = [t for t in self._experiment.tasks if t.name == task]
-        label = self._table[found.label_column].to_numpy().astype("float64")
-        if found.mask is not None:
-            label[~self._table[found.mask].to_numpy().astype(bool)] = np.nan
+        (options,) = [t for t in self._experiment.tasks if t.name == task]
+        label = self._table[options.label_column].to_numpy().astype("float64")
+        if options.mask is not None:
+            label[~self._table[options.mask].to_numpy().astype(bool)] = np.nan
         return label
 
     def columns(self) -> dict[str, np.ndarray]:
         """The features of all rows."""
-        found: dict[str, np.ndarray] = {}
+        columns: dict[str, np.ndarray] = {}
         for feature in self._experiment.model_schema.features:
             name, column = feature.name, self._table[feature.name]
             if isinstance(feature, Numeric):
-                found[name] = column.to_numpy().astype("float32")
+                columns[name] = column.to_numpy().astype("float32")
             elif not is_listed(feature):
-                found[name] = self._codes[name]
+                columns[name] = self._codes[name]
             else:
-                found |= self._list_columns(feature, column.combine_chunks())
-        return found
+                columns |= self._list_columns(feature, column.combine_chunks())
+        return columns
 
     def _list_columns(self, feature: Feature, column: pa.ListArray) -> dict[str, np.ndarray]:
         name, lengths = feature.name, pc.fill_null(pc.list_value_length(column), 0).to_numpy()
         values, row = column.flatten(), np.repeat(np.arange(len(column)), lengths)
-        found: dict[str, np.ndarray] = {f"{name}/length": lengths}
+        columns: dict[str, np.ndarray] = {f"{name}/length": lengths}
         if isinstance(feature, Sequence):
             owner = feature.shares and self._experiment.schema_[feature.shares]
             if owner and owner.name in self._codes:
@@ -78,28 +78,28 @@ class TreeData:
                     values, self._table[owner.name].combine_chunks().take(pa.array(row))
                 )
                 hits = pc.fill_null(same, False).to_numpy(zero_copy_only=False)
-                found[f"{name}/matches"] = np.bincount(row[hits], minlength=len(column))
+                columns[f"{name}/matches"] = np.bincount(row[hits], minlength=len(column))
             last = np.cumsum(lengths) - 1
             codes = _codes(pa.chunked_array([values]))
-            found[f"{name}/last"] = np.where(lengths, codes[np.maximum(last, 0)], -1)
-            return found
+            columns[f"{name}/last"] = np.where(lengths, codes[np.maximum(last, 0)], -1)
+            return columns
         counts = pc.value_counts(values).to_pylist()
         for count in sorted(counts, key=lambda count: -count["counts"])[:_SHOWN_VALUES]:
             hits = pc.equal(values, count["values"]).to_numpy(zero_copy_only=False)
             has = np.bincount(row[hits], minlength=len(column)) > 0
-            found[f"{name}/{count['values']}"] = has
-        return found
+            columns[f"{name}/{count['values']}"] = has
+        return columns
 
     def encodings(self, task: str) -> dict[str, np.ndarray]:
         """The smoothed rate of a task and the count of rows, by each value of each feature."""
         label = self.label(task)
-        found = {}
+        columns = {}
         for name, codes in self._codes.items():
             positive, rows = self._counts(codes, label)
             mean = np.nanmean(label[self._split == 0])
-            found[f"{name}/rate"] = (positive + _PRIOR_ROWS * mean) / (rows + _PRIOR_ROWS)
-            found[f"{name}/count"] = rows
-        return found
+            columns[f"{name}/rate"] = (positive + _PRIOR_ROWS * mean) / (rows + _PRIOR_ROWS)
+            columns[f"{name}/count"] = rows
+        return columns
 
     def _counts(self, codes: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self._time is not None:

@@ -86,13 +86,13 @@ class Seeds:
             losses = np.asarray(losses)
             trained = time.perf_counter()
             valid = self.metrics(self.state, self.valid)
-            found: list[Any] = [metrics.metrics()[MONITOR] for metrics in valid]
-            better = running & (np.asarray(found) > top)
-            top, best_at = np.where(better, found, top), np.where(better, epoch, best_at)
+            scores: list[Any] = [metrics.metrics()[MONITOR] for metrics in valid]
+            better = running & (np.asarray(scores) > top)
+            top, best_at = np.where(better, scores, top), np.where(better, epoch, best_at)
             best = chosen(better, self.state, best)
             running &= epoch - best_at < max(self._options["patience"], 1)
             times = begin, trained
-            history.append(record(epoch, losses, found, best_at, running, times))
+            history.append(record(epoch, losses, scores, best_at, running, times))
             progress(history[-1])
         self.state = best
         return history
@@ -100,12 +100,12 @@ class Seeds:
     def metrics(self, state: State, split: Split) -> list[NextItems]:
         """Returns the metrics of a split by seed."""
         above, equal = map(np.asarray, self._ranks(state, split))
-        found = []
+        by_seed = []
         for each_above, each_equal in zip(above, equal, strict=True):
             metrics = NextItems(AT)
             metrics.add(each_above, each_equal, None, np.asarray(split.targets))
-            found.append(metrics)
-        return found
+            by_seed.append(metrics)
+        return by_seed
 
     def _start(self, seed: int) -> State:
         keras.utils.set_random_seed(seed)
@@ -139,8 +139,10 @@ class Seeds:
 
         def step(state: State, batch: jax.Array) -> tuple[State, jax.Array]:
             inputs = {name: ids[batch] for name, ids in rows.items()}
-            taken = jax.value_and_grad(self._loss, has_aux=True)(state.trained, state.fixed, inputs)
-            (loss, fixed), gradients = taken
+            result = jax.value_and_grad(self._loss, has_aux=True)(
+                state.trained, state.fixed, inputs
+            )
+            (loss, fixed), gradients = result
             trained, slots = self._optimizer.stateless_apply(state.slots, gradients, state.trained)
             return State(trained, fixed, slots), loss
 
@@ -153,8 +155,8 @@ class Seeds:
         with self._scope(trained, fixed) as scope:
             loss = jnp.zeros(())
             for objective in self._objectives:
-                found = objective(self._model, inputs)
-                loss += objective.weight * found.total / jnp.maximum(found.count, 1.0)
+                term = objective(self._model, inputs)
+                loss += objective.weight * term.total / jnp.maximum(term.count, 1.0)
         return loss, [scope.get_current_value(variable) for variable in self._fixed]
 
     def _places(self, state: State, split: Split) -> tuple[jax.Array, jax.Array]:
@@ -164,10 +166,10 @@ class Seeds:
             with self._scope(state.trained, state.fixed):
                 states = self._model.next_states(part.inputs, training=False)
                 scores = self._model.scores(states)
-            own = jnp.take_along_axis(scores, jnp.maximum(part.targets, 0)[:, None], axis=1)
+            of_target = jnp.take_along_axis(scores, jnp.maximum(part.targets, 0)[:, None], axis=1)
             ranked = jnp.where(part.excluded, -jnp.inf, scores)
-            equal = jnp.sum(ranked == own, axis=1) - 1
-            return jnp.sum(ranked > own, axis=1), jnp.maximum(equal, 0)
+            equal = jnp.sum(ranked == of_target, axis=1) - 1
+            return jnp.sum(ranked > of_target, axis=1), jnp.maximum(equal, 0)
 
         count = len(split.targets)
         chunks = -(-count // _ROWS)
@@ -193,8 +195,8 @@ def _split(arrays: Arrays, name: str, size: int) -> Split:
     excluded[:, :RESERVED_IDS] = True
     is_out = excluded[np.arange(len(targets)), targets] & (targets >= RESERVED_IDS)
     targets = np.where(is_out, ABSENT, targets)
-    given = {name: jnp.asarray(ids) for name, ids in inputs.items()}
-    return Split(given, jnp.asarray(targets), jnp.asarray(excluded[:, :size]))
+    features = {name: jnp.asarray(ids) for name, ids in inputs.items()}
+    return Split(features, jnp.asarray(targets), jnp.asarray(excluded[:, :size]))
 
 
 def _in_chunks(x: jax.Array, chunks: int) -> jax.Array:

@@ -39,13 +39,13 @@ def one(path: Path, options: argparse.Namespace) -> None:
     history = seeds.train(options.deadline, lambda epoch: say(path.stem, epoch))
     if not history:
         return
-    tested = seeds.metrics(seeds.state, seeds.test)
+    by_seed = seeds.metrics(seeds.state, seeds.test)
     device = jax.local_devices()[0]
-    found = {
+    results = {
         **run,
         "seeds": options.seeds,
-        "metrics": [each.metrics() for each in tested],
-        "intervals": [each.intervals() for each in tested],
+        "metrics": [metrics.metrics() for metrics in by_seed],
+        "intervals": [metrics.intervals() for metrics in by_seed],
         "history": history,
         "is_cut": history[-1]["running"] > 0 and len(history) < run["training"]["epochs"],
         "seconds": time.perf_counter() - begin,
@@ -56,7 +56,7 @@ def one(path: Path, options: argparse.Namespace) -> None:
     trained = enumerate(seeds.state.trained)
     weights: dict[str, Any] = {str(place): np.asarray(x) for place, x in trained}
     np.savez(options.out / f"{path.stem}.npz", **weights)
-    (options.out / path.name).write_text(json.dumps(found), "utf-8")
+    (options.out / path.name).write_text(json.dumps(results), "utf-8")
 
 
 def table(out: Path) -> Table:
@@ -66,26 +66,26 @@ def table(out: Path) -> Table:
     peak of the GPU.
     """
     columns = ("split", "HR@10", "NDCG@10", "seeds", "interval", "published", "best epochs")
-    made = Table("", *columns, "s", "GB", "weights", box=None)
+    rows = Table("", *columns, "s", "GB", "weights", box=None)
     for path in sorted(out.glob("*.json")):
-        found = json.loads(path.read_text("utf-8"))
-        hr, ndcg = ([each[m] for each in found["metrics"]] for m in ("hr@10", "ndcg@10"))
-        low, high = found["intervals"][0]["ndcg@10"]
-        published = found["published"]
-        made.add_row(
-            found["name"] + "*" * found["is_cut"],
-            found["split"],
+        run = json.loads(path.read_text("utf-8"))
+        hr, ndcg = ([of_seed[m] for of_seed in run["metrics"]] for m in ("hr@10", "ndcg@10"))
+        low, high = run["intervals"][0]["ndcg@10"]
+        published = run["published"]
+        rows.add_row(
+            run["name"] + "*" * run["is_cut"],
+            run["split"],
             f"{statistics.mean(hr):.4f}",
             f"{statistics.mean(ndcg):.4f}",
             f"{min(ndcg):.4f} to {max(ndcg):.4f}",
             f"{low:.4f} to {high:.4f}",
             "{:.4f} / {:.4f}".format(*published) if published else "",
-            ", ".join(map(str, found["history"][-1]["best"])),
-            f"{sum(epoch['seconds'] for epoch in found['history']):.0f}",
-            f"{found['peak_bytes'] / 1e9:.1f}" if found["peak_bytes"] else "",
-            f"{found['weights']:,}",
+            ", ".join(map(str, run["history"][-1]["best"])),
+            f"{sum(epoch['seconds'] for epoch in run['history']):.0f}",
+            f"{run['peak_bytes'] / 1e9:.1f}" if run["peak_bytes"] else "",
+            f"{run['weights']:,}",
         )
-    return made
+    return rows
 
 
 def main() -> None:

@@ -77,17 +77,17 @@ def sequences(
     fitted = FittedFeatures.load(folder / "features")
     longer = with_length(fitted, experiment.max_length + 1)
     names = [feature.name for feature in longer.schema.features]
-    found: dict[str, list[np.ndarray]] = {}
+    arrays: dict[str, list[np.ndarray]] = {}
     for table in DataSplit(folder / "data/train").batches(names):
         for name, ids in longer.apply(table, "context").items():
-            found.setdefault(f"train/{name}", []).append(ids)
+            arrays.setdefault(f"train/{name}", []).append(ids)
     for split in ("valid", "test"):
         for part in read_histories(
             DataSplit(folder / "data" / split), longer, experiment.data.item, 512
         ):
             for name, x in _named(part, experiment.evaluation.seen == "filtered").items():
-                found.setdefault(f"{split}/{name}", []).append(x)
-    return fitted, {name: _joined(parts) for name, parts in found.items()}
+                arrays.setdefault(f"{split}/{name}", []).append(x)
+    return fitted, {name: _joined(parts) for name, parts in arrays.items()}
 
 
 def run_of(experiment: SequenceExperiment, fitted: FittedFeatures, users: int) -> dict[str, Any]:
@@ -136,11 +136,11 @@ def main() -> None:
     for run in all_runs(options.data, options.steps):
         experiment = experiment_of(run.entry, 0, options.data)
         arrays = f"{run.split}-from-{experiment.data.min_item_events}"
-        fitted, found = sequences(experiment, options.steps / arrays, console)
-        kept: dict[str, Any] = found
-        np.savez_compressed(options.folder / f"{arrays}.npz", **kept)
+        fitted, ids = sequences(experiment, options.steps / arrays, console)
+        rows: dict[str, Any] = ids
+        np.savez_compressed(options.folder / f"{arrays}.npz", **rows)
         named = {"name": run.name, "split": run.split, "published": run.entry.published}
-        users = len(found["train/" + experiment.data.item])
+        users = len(rows["train/" + experiment.data.item])
         written = {**named, "arrays": arrays, **run_of(experiment, fitted, users)}
         (options.folder / f"{run.file}.json").write_text(json.dumps(written, indent=1), "utf-8")
         console.print(f"written {run.file}: {users:,} users")

@@ -64,7 +64,7 @@ class Contender:
 def running(folder: Path, batching: Sequence[bool]) -> Iterator[list[Contender]]:
     """All servers, started and ended; they answer when their `wait` returns."""
     with contextlib.ExitStack() as stack:
-        found = []
+        contenders = []
         for is_batching in batching:
             address = free_address()
             process = Process(
@@ -73,13 +73,15 @@ def running(folder: Path, batching: Sequence[bool]) -> Iterator[list[Contender]]
                 log=folder / f"ours-{is_batching}.log",
             )
             stack.callback(process.stop)
-            found.append(_contender(BATCHING if is_batching else OURS, "rank", process, address))
+            contenders.append(
+                _contender(BATCHING if is_batching else OURS, "rank", process, address)
+            )
         address = free_address()
         process = Process(
             "benchmarks.servers.plain", str(folder / "models"), address, log=folder / "plain.log"
         )
         stack.callback(process.stop)
-        yield [*found, _contender(PLAIN, "tiled", process, address)]
+        yield [*contenders, _contender(PLAIN, "tiled", process, address)]
 
 
 def _contender(name: str, way: str, process: Process, address: str) -> Contender:

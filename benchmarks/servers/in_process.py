@@ -58,28 +58,28 @@ WAYS = {IN_PROCESS: of_tensorflow, RUNTIME: of_runtime}
 
 def works(compute: Compute, folder: Path) -> list[Work]:
     """The computations of the requests in a folder."""
-    found: list[Work] = []
+    works: list[Work] = []
     for path in sorted(folder.glob("rank-*")):
         request = predict_pb2.PredictRequest.FromString(path.read_bytes())
         inputs = {name: decode(name, proto) for name, proto in request.inputs.items()}
-        found.append(partial(compute, request.model_spec.signature_name, inputs))
-    return found
+        works.append(partial(compute, request.model_spec.signature_name, inputs))
+    return works
 
 
 def measure(work: list[Work], seconds: float) -> tuple[list[float], float]:
     """Seconds of each computation, and the processor's for all."""
     for one in work:
         one()
-    taken: list[float] = []
+    times: list[float] = []
     begin, processor = time.perf_counter(), time.process_time()
     for one in itertools.cycle(work):
         start = time.perf_counter()
         one()
         end = time.perf_counter()
-        taken.append(end - start)
+        times.append(end - start)
         if end - begin >= seconds:
             break
-    return taken, time.process_time() - processor
+    return times, time.process_time() - processor
 
 
 def main() -> None:

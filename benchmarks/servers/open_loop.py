@@ -80,8 +80,8 @@ class Window:
         before, begin = self._read(), time.perf_counter()
         await asyncio.sleep(self._seconds - (begin - self._begin))
         seconds = time.perf_counter() - begin
-        server, own = (a - b for a, b in zip(self._read(), before, strict=True))
-        return {"codes": self._codes, "seconds": seconds, "server": server, "own": own}
+        server, client = (a - b for a, b in zip(self._read(), before, strict=True))
+        return {"codes": self._codes, "seconds": seconds, "server": server, "own": client}
 
     def _read(self) -> tuple[float, float]:
         return processor_seconds(self._server), time.process_time()
@@ -141,9 +141,9 @@ async def main() -> None:
     sender = Sender(address, requests)
     gc.disable()  # a collection would delay requests
     for line in sys.stdin:
-        asked = json.loads(line)
-        loop = closed_loop if "callers" in asked else open_loop
-        print(json.dumps(await loop(sender, **asked)), flush=True)
+        options = json.loads(line)
+        loop = closed_loop if "callers" in options else open_loop
+        print(json.dumps(await loop(sender, **options)), flush=True)
 
 
 if __name__ == "__main__":

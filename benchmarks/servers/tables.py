@@ -39,7 +39,7 @@ def to_plain(loads: Loads, cell: Cell) -> float:
     if other is None:
         return float("nan")
     pairs = zip(loads[cell].rates, other.rates, strict=True)
-    return median(own / plain for own, plain in pairs)
+    return median(rate / plain for rate, plain in pairs)
 
 
 def to_alone(loads: Loads, cell: Cell, name: str = IN_PROCESS) -> float:

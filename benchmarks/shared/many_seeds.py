@@ -118,10 +118,10 @@ def train_all(
             print(f"{name}: not started, the time is up", flush=True)
             return True
         run = [*command, "--run", str(options.folder / f"{name}.json")]
-        done = subprocess.run(run, env={**os.environ, **apart})
-        if done.returncode:
-            print(f"{name}: failed with {done.returncode}", flush=True)
-        return done.returncode == 0
+        process = subprocess.run(run, env={**os.environ, **apart})
+        if process.returncode:
+            print(f"{name}: failed with {process.returncode}", flush=True)
+        return process.returncode == 0
 
     with ThreadPoolExecutor(options.workers) as pool:
         if not all(list(pool.map(start, names))):

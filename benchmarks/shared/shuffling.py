@@ -47,9 +47,9 @@ class ShuffleQuality:
                 batch, place = np.divmod(np.arange(done, done + len(numbers)), batch_size)
                 done += len(numbers)
                 distance += np.abs(numbers - (batch * size + shard * batch_size + place)).sum()
-                found = slice(batch[0], batch[-1] + 1)
-                sizes[found] += np.bincount(batch - batch[0])
-                labels[found] += np.bincount(batch - batch[0], numbers >= count // 2)
+                batches = slice(batch[0], batch[-1] + 1)
+                sizes[batches] += np.bincount(batch - batch[0])
+                labels[batches] += np.bincount(batch - batch[0], numbers >= count // 2)
         sizes, labels = sizes[sizes > 0], labels[sizes > 0]
         share = 1 - count // 2 / count
         variance = (np.square(labels / sizes - share) * sizes).sum()

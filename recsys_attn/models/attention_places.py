@@ -94,25 +94,25 @@ def head_layers(model: RankingModel) -> dict[AttentionPlace, Any]:
     >>> {str(place): layer.num_heads for place, layer in head_layers(model).items()}
     {'interaction 1': 2}
     """
-    layers = [each for each in layers_in(model.tower) if hasattr(each, "without_heads")]
-    owners = {id(each.heads.mechanism): each for each in layers if hasattr(each, "heads")}
-    found: dict[AttentionPlace, Any] = {}
+    layers = [layer for layer in layers_in(model.tower) if hasattr(layer, "without_heads")]
+    owners = {id(layer.heads.mechanism): layer for layer in layers if hasattr(layer, "heads")}
+    by_place: dict[AttentionPlace, Any] = {}
 
     def visit(place: AttentionPlace, call: HeadsCall) -> HeadsCall:
         if place.kind != "gate" and call.output.shape[2] > 1:
-            found[place] = owners.get(id(call.mechanism))
+            by_place[place] = owners.get(id(call.mechanism))
         return call
 
     with watch_attention(model, visit):
         model(example_inputs(model.schema))
-    several = collections.Counter(map(id, found.values()))
-    wrong = [p for p, layer in found.items() if layer is None or several[id(layer)] > 1]
+    several = collections.Counter(map(id, by_place.values()))
+    wrong = [p for p, layer in by_place.items() if layer is None or several[id(layer)] > 1]
     if wrong:
         raise ValueError(
             "Heads can be removed from a layer of their own, which stands in one place. Received: "
             f"{', '.join(map(str, wrong))}"
         )
-    return found
+    return by_place
 
 
 def interaction_fields(model: RankingModel) -> tuple[str, ...]:

@@ -89,21 +89,21 @@ def attention_ranker(
     require_one_width(schema, width)
     target = target_attention
     places = places_of_history(schema, encoder, target.num_heads)
-    own = placed(gates, disagreement, fields="", interaction="", experts="", **places)
+    by_place = placed(gates, disagreement, fields="", interaction="", experts="", **places)
     tasks = [task.name for task in schema.tasks]
     sizes = interaction.num_heads, interaction.head_dim
     mechanism = interaction.name or Dense("dot", dropout=dropout)
     layers = interaction.num_layers
-    autoint = AutoInt(layers, *sizes, mechanism, interaction.update, **own["interaction"])
-    shared = Experts(experts.number, experts.units, dropout=dropout, **own["experts"])
+    autoint = AutoInt(layers, *sizes, mechanism, interaction.update, **by_place["interaction"])
+    shared = Experts(experts.number, experts.units, dropout=dropout, **by_place["experts"])
     gate = {"gate": "attention", "mechanism": experts.gate_attention}
     mixture = MMoE(len(tasks), **gate, experts=shared)
 
     def history() -> keras.layers.Layer:
         heads = target.heads(interaction.head_dim)
-        return attended(target.name, width, **heads, **own["target_attention"])
+        return attended(target.name, width, **heads, **by_place["target_attention"])
 
-    histories = encoded_histories(schema, history, encoder, width, sizes, **own["encoder"])
+    histories = encoded_histories(schema, history, encoder, width, sizes, **by_place["encoder"])
     return RankingModel(
         FeatureEmbedding(schema, width, named=context_features(encoder)),
         Tower(
@@ -112,7 +112,7 @@ def attention_ranker(
             TaskHeads(
                 tasks, tower_units, dropout=dropout, experts=mixture, balance=experts.balance
             ),
-            field_gate(schema, width, own["fields"]["gate"]),
+            field_gate(schema, width, by_place["fields"]["gate"]),
         ),
         name="attention_ranker",
     )

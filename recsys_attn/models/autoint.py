@@ -62,17 +62,17 @@ def autoint(
     Raises:
         ValueError: A feature has another width than the model.
     """
-    own = placed(gates, disagreement, fields="", interaction="")
+    by_place = placed(gates, disagreement, fields="", interaction="")
     attention = AutoInt(
         interaction.num_layers,
         interaction.num_heads,
         interaction.head_dim,
         interaction.name or "autoint",
         interaction.update,
-        **own["interaction"],
+        **by_place["interaction"],
     )
     network = mlp_units, dropout, norm
-    gate = own["fields"]["gate"]
+    gate = by_place["fields"]["gate"]
     return interacting_ranker(
         "autoint", schema, width, attention, network, history_pooling, gate, embedding_dropout
     )

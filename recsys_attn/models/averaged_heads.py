@@ -86,11 +86,13 @@ class AveragedHeads(Layer):
     ) -> dict[str, Tensor]:
         ends = accumulate(self.sizes)
         parts = [vector[..., e - size : e] for e, size in zip(ends, self.sizes, strict=True)]
-        each = [head(part) for head, part in zip(self.heads, parts, strict=True)]
-        logits = {task: sum(own[task] for own in each) / len(each) for task in self.tasks}
+        by_head = [head(part) for head, part in zip(self.heads, parts, strict=True)]
+        logits = {
+            task: sum(of_head[task] for of_head in by_head) / len(by_head) for task in self.tasks
+        }
         for task, factor in self.distillation.items() if training else ():
             target = ops.stop_gradient(ops.sigmoid(logits[task]))
-            for own in each:
-                losses = ops.binary_crossentropy(target, own[task], from_logits=True)
+            for of_head in by_head:
+                losses = ops.binary_crossentropy(target, of_head[task], from_logits=True)
                 self.add_loss(factor * mean_where(losses, row_mask))
         return logits

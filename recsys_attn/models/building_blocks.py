@@ -240,10 +240,10 @@ class TaskHeads(Layer):
     def call(
         self, vector: Tensor, row_mask: Tensor | None = None, return_gates: bool = False
     ) -> Any:
-        found = self._with_terms(vector, row_mask, return_gates)
+        outputs = self._with_terms(vector, row_mask, return_gates)
         if self.joint is None:
-            return found
-        logits, *gates = found if return_gates else (found,)
+            return outputs
+        logits, *gates = outputs if return_gates else (outputs,)
         stacked = ops.stack([logits[task] for task in self.tasks], axis=-1)
         joint = ops.unstack(self.joint(stacked, where=row_mask), len(self.tasks), axis=-1)
         logits = dict(zip(self.tasks, joint, strict=True))
@@ -256,8 +256,8 @@ class TaskHeads(Layer):
         terms = ops.cast(vector[..., -count:], "float32")
         if self.offsets is not None:
             return dict(zip(self.tasks, ops.unstack(terms + self.offsets, axis=-1), strict=True))
-        found = self._logits_of(vector[..., :-count], row_mask, return_gates)
-        logits, *gates = found if return_gates else (found,)
+        outputs = self._logits_of(vector[..., :-count], row_mask, return_gates)
+        logits, *gates = outputs if return_gates else (outputs,)
         logits = {task: logits[task] + terms[..., place] for place, task in enumerate(self.tasks)}
         return (logits, *gates) if return_gates else logits
 

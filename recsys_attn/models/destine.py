@@ -52,15 +52,15 @@ def destine(
     Raises:
         ValueError: A feature has another width than the model.
     """
-    own = placed(gates, disagreement, fields="", interaction="")
+    by_place = placed(gates, disagreement, fields="", interaction="")
     attention = AutoInt(
         interaction.num_layers,
         interaction.num_heads,
         interaction.head_dim,
         Disentangled(interaction.scale, interaction.dropout),
         update=FieldUpdate(relu="none"),
-        **own["interaction"],
+        **by_place["interaction"],
     )
     network = mlp_units, dropout, norm
-    gate = own["fields"]["gate"]
+    gate = by_place["fields"]["gate"]
     return interacting_ranker("destine", schema, width, attention, network, history_pooling, gate)

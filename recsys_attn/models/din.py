@@ -67,20 +67,20 @@ def din(
     require_histories(schema, "din")
     target = target_attention
     places = places_of_history(schema, encoder, target.num_heads)
-    own = placed(gates, disagreement, fields="", **places)
+    by_place = placed(gates, disagreement, fields="", **places)
     heads = target.heads(16)
 
     def history() -> TargetAttention:
-        return TargetAttention(presets.fresh(target.name), **heads, **own["target_attention"])
+        return TargetAttention(presets.fresh(target.name), **heads, **by_place["target_attention"])
 
-    histories = encoded_histories(schema, history, encoder, width, (2, 16), **own["encoder"])
+    histories = encoded_histories(schema, history, encoder, width, (2, 16), **by_place["encoder"])
     return RankingModel(
         FeatureEmbedding(schema, width, named=context_features(encoder)),
         Tower(
             histories,
             FieldInteraction(mlp=Mlp(mlp_units, activation=activation, dropout=dropout)),
             TaskHeads([task.name for task in schema.tasks]),
-            field_gate(schema, width, own["fields"]["gate"]),
+            field_gate(schema, width, by_place["fields"]["gate"]),
         ),
         name="din",
     )

@@ -245,17 +245,17 @@ def encoder_parts(
             added = type(kind).from_config(kind.get_config())  # each history has its own weights
     sizes = options.num_heads or heads[0], options.head_dim or heads[1]
     how = None if context is None else context.how
-    made: Any = encoders.stack(
+    layers: Any = encoders.stack(
         encoder, options.num_layers, *sizes, conditional=how == "norm", **of_heads
     )
-    if not by_time and made.uses_times:
+    if not by_time and layers.uses_times:
         raise ValueError(
             "`encoder` has a score of times, which would read places here. Leave the times out of "
             "its score, and give `encoder.positions`: 'time_buckets' or 'time_intervals'"
         )
     if how == "tokens":
-        made = ControlTokens(made)
-    return EncoderParts(made, added, share_biases)
+        layers = ControlTokens(layers)
+    return EncoderParts(layers, added, share_biases)
 
 
 def require_histories(schema: Schema, model: str) -> None:

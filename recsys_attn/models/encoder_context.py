@@ -78,8 +78,8 @@ def _require_fit(context: EncoderContext, encoder: Any, schema: Schema) -> None:
 def _require_seen(context: EncoderContext, mechanism: Mechanism, events: int) -> None:
     """Raises unless every event sees the tokens in front."""
     if isinstance(mechanism, HeadGroups):
-        for each in mechanism.mechanisms:
-            _require_seen(context, each, events)
+        for part in mechanism.mechanisms:
+            _require_seen(context, part, events)
         return
     if isinstance(mechanism, Linear) and mechanism.decay is None:
         return

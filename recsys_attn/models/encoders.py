@@ -62,8 +62,8 @@ def _segments(
     gate: Any = None,
     disagreement: Any = None,
 ) -> SegmentMemory:
-    made = stack(encoder, layers, num_heads, head_dim, gate=gate, disagreement=disagreement)
-    return SegmentMemory(made, memory, segment)
+    blocks = stack(encoder, layers, num_heads, head_dim, gate=gate, disagreement=disagreement)
+    return SegmentMemory(blocks, memory, segment)
 
 
 _KINDS = Registry("an encoder", "encoders", members={"block": _block, "segments": _segments})
@@ -99,15 +99,15 @@ def get(
     norm = {"norm": "conditional"} if conditional else {}
     kind = _kind(identifier)
     if kind is not None:
-        own = norm if kind == "block" else {}
-        table = {"class_name": kind, "config": {**own, **_options(identifier)}}
-        made = _KINDS.get(table, num_heads=num_heads, head_dim=head_dim, **of_heads)
+        defaults = norm if kind == "block" else {}
+        table = {"class_name": kind, "config": {**defaults, **_options(identifier)}}
+        block = _KINDS.get(table, num_heads=num_heads, head_dim=head_dim, **of_heads)
     else:
         part = _part(identifier, num_heads, head_dim, **of_heads)
-        made = TransformerBlock(part, **{**_AROUND.get(type(part), {}), **norm})
-    if conditional is not None and isinstance(made, TransformerBlock):
-        _require_condition(made, conditional)
-    return made
+        block = TransformerBlock(part, **{**_AROUND.get(type(part), {}), **norm})
+    if conditional is not None and isinstance(block, TransformerBlock):
+        _require_condition(block, conditional)
+    return block
 
 
 def _require_condition(block: TransformerBlock, conditional: bool) -> None:
@@ -145,8 +145,8 @@ def stack(
     count = layers if groups is None else groups
 
     def block(index: int) -> TransformerBlock:
-        own = {**of_heads, "gate": with_own_seed(gate, index)}
-        return get(identifier, num_heads, head_dim, conditional, **own)
+        of_block = {**of_heads, "gate": with_own_seed(gate, index)}
+        return get(identifier, num_heads, head_dim, conditional, **of_block)
 
     first = block(0)  # checks the number of groups too
     return TransformerEncoder([first, *map(block, range(1, count))], depth=layers)

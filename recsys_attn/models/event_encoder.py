@@ -105,8 +105,8 @@ class EventEncoder(Layer):
 
     def call(self, events: Tensor, present: Tensor, positions: Tensor | None = None) -> Tensor:
         events = self.enter(events, present, positions)
-        given = {"positions": positions} if self.by_time else {}
-        return self.encoder(events, present=present, **given)
+        options = {"positions": positions} if self.by_time else {}
+        return self.encoder(events, present=present, **options)
 
     def enter(
         self,
@@ -125,8 +125,8 @@ class EventEncoder(Layer):
         if self.positions is not None and places is not None:
             events = self.positions.at(events, places)
         elif self.positions is not None:
-            given = {"times": times} if self.positions.uses_times else {}
-            events = self.positions(events, present=present, **given)
+            options = {"times": times} if self.positions.uses_times else {}
+            events = self.positions(events, present=present, **options)
         # Keras takes an explicit None for "not in training", in the layers after this one too.
         events = self.dropout(events, **({} if training is None else {"training": training}))
         events = events if self.norm is None else self.norm(events)

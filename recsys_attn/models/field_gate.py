@@ -89,12 +89,12 @@ class FieldGate(Layer):
 
     def _columns(self, blocks: list[Tensor], axis: int) -> list[list[int]]:
         """Returns the used columns of each block."""
-        names, found = list(self.features), []
+        names, columns = list(self.features), []
         for block in blocks[: len(blocks) - len(self.histories)]:
-            own = [names.pop(0) for _ in range(block.shape[axis])]
-            found.append([i for i, name in enumerate(own) if name not in self.unused])
+            features = [names.pop(0) for _ in range(block.shape[axis])]
+            columns.append([i for i, name in enumerate(features) if name not in self.unused])
         rest = blocks[len(blocks) - len(self.histories) :]
-        return [*found, *(list(range(block.shape[axis])) for block in rest)]
+        return [*columns, *(list(range(block.shape[axis])) for block in rest)]
 
     def call(
         self, blocks: list[Tensor], present: list[Tensor], training: bool | None = None
@@ -105,9 +105,9 @@ class FieldGate(Layer):
         for index, (block, mask) in enumerate(zip(blocks, present, strict=True)):
             is_history = index >= len(blocks) - len(self.histories)
             size = 1 if is_history else block.shape[-2]  # the fields of a history share a gate
-            own = gates[begin : begin + size]
-            gated.append(block * ops.cast(own, block.dtype)[:, None])
-            known.append(ops.logical_and(mask, own > 0))
+            of_block = gates[begin : begin + size]
+            gated.append(block * ops.cast(of_block, block.dtype)[:, None])
+            known.append(ops.logical_and(mask, of_block > 0))
             begin += size
         return gated, known
 
@@ -137,9 +137,9 @@ def field_places(schema: Schema, width: int) -> dict[str, tuple[int, int]]:
     """
     places, columns = {}, Counter[int]()
     for name in field_names(schema, width):
-        own = width_of(schema, name, width)
-        places[name] = (own, columns[own])
-        columns[own] += 1
+        size = width_of(schema, name, width)
+        places[name] = (size, columns[size])
+        columns[size] += 1
     return places
 
 

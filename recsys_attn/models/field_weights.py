@@ -20,7 +20,7 @@ def mean_factors(factors: Sequence[Tensor], present: Sequence[Tensor]) -> Tensor
         present: List of `(B, T, F)`, one per width; a missing field has the factor 0.
     """
     there = ops.cast(ops.concatenate(list(present), axis=-1), "float32")
-    return there * sum(ops.cast(each, "float32") for each in factors) / len(factors)
+    return there * sum(ops.cast(of_layer, "float32") for of_layer in factors) / len(factors)
 
 
 class FieldWeights:
@@ -50,16 +50,16 @@ class FieldWeights:
         Args:
             leading: B and T.
         """
-        found = [self._of_layer(call) for call in self._calls if call.weights.shape[1]]
-        if not found:
+        by_layer = [self._of_layer(call) for call in self._calls if call.weights.shape[1]]
+        if not by_layer:
             return ops.zeros((*leading, self._count))
-        return ops.reshape(sum(found) / len(found), (*leading, self._count))
+        return ops.reshape(sum(by_layer) / len(by_layer), (*leading, self._count))
 
     def _of_layer(self, call: HeadsCall) -> Tensor:
         """Returns the mean weights of one layer, (rows, F)."""
         weights = ops.mean(ops.cast(call.weights, "float32"), axis=1)  # (rows, T, S)
         if tuple(weights.shape[1:]) == (1, self._count * (self._count - 1) // 2):
-            pairs = [ops.one_hot(each, self._count) for each in pair_places((self._count, 1))]
+            pairs = [ops.one_hot(places, self._count) for places in pair_places((self._count, 1))]
             return ops.matmul(weights[:, 0], sum(pairs) / 2)
         if call.masks.key is None:
             return ops.mean(weights, axis=1)

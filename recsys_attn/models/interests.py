@@ -84,9 +84,9 @@ class InterestExtractor(Layer):
         negatives = ops.take(ops.reshape(events, (-1, events.shape[-1])), drawn, axis=0)
         positive = ops.sum(states[:, :-1] * events[:, 1:], axis=-1)
         negative = ops.sum(states[:, :-1] * negatives[:, 1:], axis=-1)
-        each = ops.softplus(-positive) + ops.softplus(negative)
+        losses = ops.softplus(-positive) + ops.softplus(negative)
         counts = ops.logical_and(ops.logical_and(present[:, :-1], present[:, 1:]), some)
-        total = ops.sum(ops.where(counts, each, ops.zeros_like(each)))
+        total = ops.sum(ops.where(counts, losses, ops.zeros_like(losses)))
         return total / ops.maximum(ops.sum(ops.cast(counts, "float32")), 1.0)
 
     def _from_others(self, present: Tensor) -> tuple[Tensor, Tensor]:
@@ -145,11 +145,11 @@ class InterestEvolution(Layer):
 
     def __init__(self, kind: str = "augru", mechanism: Any = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        own = {"dtype": self.dtype_policy}
-        made = Dense("general", **own) if mechanism is None else presets.fresh(mechanism)
-        made.require_weights("The evolution of interests")
-        self.attention = TargetAttention(made, **own)
-        self.gru = AttentionalGru(kind, **own)
+        policy = {"dtype": self.dtype_policy}
+        attention = Dense("general", **policy) if mechanism is None else presets.fresh(mechanism)
+        attention.require_weights("The evolution of interests")
+        self.attention = TargetAttention(attention, **policy)
+        self.gru = AttentionalGru(kind, **policy)
 
     def build(self, query_shape: Shape, events_shape: Shape, *shapes: Shape) -> None:
         self.attention.build(query_shape, events_shape)

@@ -66,7 +66,7 @@ class ItemScores(Layer):
         self.size, self.width, self.tied, self.bias = size, width, tied, bias
         self.hidden = None if hidden is None else activations.serialize(hidden)
         self.temperature = temperature
-        self._own: Any = None
+        self._vectors: Any = None
         self._offsets: Any = None
         self._layer: Any = None
 
@@ -80,7 +80,7 @@ class ItemScores(Layer):
             )
             self._layer.build(states_shape)
         if not self.tied:
-            self._own = self.add_weight(
+            self._vectors = self.add_weight(
                 shape=(self.size, self.width),
                 initializer=keras.initializers.RandomNormal(stddev=0.02),
                 autocast=False,
@@ -104,14 +104,16 @@ class ItemScores(Layer):
             ids: Integers, or None for all rows in order.
         """
         if self.tied:
-            found = embedding(ids)
+            vectors = embedding(ids)
         else:
-            found = ops.convert_to_tensor(self._own) if ids is None else rows_at(self._own, ids)
-        found = ops.cast(found, "float32")
-        found = found if self.temperature is None else normalised(found)
+            vectors = (
+                ops.convert_to_tensor(self._vectors) if ids is None else rows_at(self._vectors, ids)
+            )
+        vectors = ops.cast(vectors, "float32")
+        vectors = vectors if self.temperature is None else normalised(vectors)
         if self._offsets is None:
-            return found, None
-        return found, self._offsets if ids is None else rows_at(self._offsets, ids)
+            return vectors, None
+        return vectors, self._offsets if ids is None else rows_at(self._offsets, ids)
 
 
 def normalised(x: Tensor) -> Tensor:

@@ -57,8 +57,8 @@ def mmoe(
         A `RankingModel`.
     """
     tasks = [task.name for task in schema.tasks]
-    own = placed(gates, disagreement, fields="", experts="")
-    shared = Experts(experts.number, experts.units, dropout=dropout, **own["experts"])
+    by_place = placed(gates, disagreement, fields="", experts="")
+    shared = Experts(experts.number, experts.units, dropout=dropout, **by_place["experts"])
     outputs = 1 if one_gate else len(tasks)
     mixture = MMoE(outputs, gate=gate, mechanism=experts.gate_attention, experts=shared)
     return RankingModel(
@@ -69,7 +69,7 @@ def mmoe(
             head=TaskHeads(
                 tasks, tower_units, dropout=dropout, experts=mixture, balance=experts.balance
             ),
-            field_gate=field_gate(schema, width, own["fields"]["gate"]),
+            field_gate=field_gate(schema, width, by_place["fields"]["gate"]),
         ),
         name="mmoe",
     )

@@ -80,7 +80,7 @@ def pepnet(
     fields = GatedFields(_places("domain", domain, places), of_person, gate_units)
     tasks = [task.name for task in schema.tasks]
     if person:
-        size = sum(each for each, _ in of_person)
+        size = sum(size for size, _ in of_person)
         towers = GatedTowers(len(tasks), tower_units, size, gate_units, dropout=dropout)
         head = TaskHeads(tasks, experts=towers)
     else:
@@ -92,11 +92,11 @@ def pepnet(
     )
 
 
-def _places(option: str, given: Sequence[str], places: Mapping[str, Place]) -> list[Place]:
+def _places(option: str, names: Sequence[str], places: Mapping[str, Place]) -> list[Place]:
     """Returns the places of the features that an option names."""
-    for name in given:
+    for name in names:
         if name not in places:
             raise ValueError(
                 f"`{option}` must be names of features, no sequences. {unknown_name(name, places)}"
             )
-    return [places[name] for name in given]
+    return [places[name] for name in names]

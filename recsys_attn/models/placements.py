@@ -48,36 +48,36 @@ def placed(gates: Any, disagreement: Any, **places: str) -> dict[str, dict[str, 
     Example:
 
     >>> from recsys_attn.models.placements import placed
-    >>> found = placed({"experts": "hard_concrete"}, None, encoder="encoder", experts="")
-    >>> found["encoder"], found["experts"]["gate"]["class_name"]
+    >>> by_place = placed({"experts": "hard_concrete"}, None, encoder="encoder", experts="")
+    >>> by_place["encoder"], by_place["experts"]["gate"]["class_name"]
     ({'gate': None, 'disagreement': None}, 'HardConcrete')
     """
-    found: dict[str, dict[str, Any]] = {
-        place: {"gate": _gate_of(given)}
-        for place, given in _in_places("gates", gates, places).items()
+    by_place: dict[str, dict[str, Any]] = {
+        place: {"gate": _gate_of(value)}
+        for place, value in _in_places("gates", gates, places).items()
     }
     heads = {place: missing for place, missing in places.items() if place != "fields"}
-    for place, given in _in_places("disagreement", disagreement, heads).items():
-        found[place]["disagreement"] = nameless(serialize(get_disagreement(given)))
-    return found
+    for place, value in _in_places("disagreement", disagreement, heads).items():
+        by_place[place]["disagreement"] = nameless(serialize(get_disagreement(value)))
+    return by_place
 
 
-def _gate_of(given: Any) -> Any:
-    return None if given is None else nameless(serialize(GATES.get(given)))
+def _gate_of(gate: Any) -> Any:
+    return None if gate is None else nameless(serialize(GATES.get(gate)))
 
 
-def _in_places(name: str, given: Any, places: Mapping[str, str]) -> dict[str, Any]:
+def _in_places(name: str, value: Any, places: Mapping[str, str]) -> dict[str, Any]:
     """Returns the value of an option for each place of a model."""
     here = [place for place, missing in places.items() if not missing]
-    by_place = {} if given is None else _by_place(name, given)
+    by_place = {} if value is None else _by_place(name, value)
     if _ALL in by_place:
         if not here:
             raise ValueError(
                 f"`{name}` has no effect, since this model has no heads without "
                 f"{' or '.join(f'`{missing}`' for missing in places.values())}. "
-                f"Received: {name}={given!r}"
+                f"Received: {name}={value!r}"
             )
-        by_place = dict.fromkeys(here, given)
+        by_place = dict.fromkeys(here, value)
     for place in by_place:
         if place not in places:
             raise ValueError(
@@ -100,12 +100,12 @@ def places_of_history(schema: Schema, encoder: Any, target_heads: int | None) ->
     }
 
 
-def _by_place(name: str, given: Any) -> dict[str, Any]:
+def _by_place(name: str, value: Any) -> dict[str, Any]:
     """Returns a table by place; with the key `_ALL` for all places."""
     known = _PLACES[name]
     of_one = {"class_name", "registered_name"} | (_FACTORS if name == "disagreement" else set())
-    if isinstance(given, Mapping) and not of_one & set(given):
-        for place in given.keys() - set(known):
+    if isinstance(value, Mapping) and not of_one & set(value):
+        for place in value.keys() - set(known):
             raise ValueError(f"`{name}` is a table by place. {unknown_name(place, known)}")
-        return dict(given)
-    return {_ALL: given}
+        return dict(value)
+    return {_ALL: value}

@@ -69,18 +69,18 @@ def with_encoder(model: RankingModel, trained: SequenceModel, history: str) -> R
         )
     config = model.get_config()
     encoder: EventEncoder = deserialize(nameless(serialize(trained.encoder)))
-    made = EncodedHistory(encoder, deserialize(nameless(serialize(histories[history]))), gain=GAIN)
-    config["tower"]["config"]["histories"][history] = serialize(made)
+    layer = EncodedHistory(encoder, deserialize(nameless(serialize(histories[history]))), gain=GAIN)
+    config["tower"]["config"]["histories"][history] = serialize(layer)
     try:
-        found = RankingModel.from_config(config)
-        new = found.tower.histories[history].encoder
+        ranker = RankingModel.from_config(config)
+        new = ranker.tower.histories[history].encoder
         new.set_weights(trained.encoder.get_weights())
     except (ValueError, TypeError) as error:
         raise ValueError(
             f"The encoder of {trained.name!r} does not fit the events of {history!r}: give both "
             f"models the same `width` and the same sequences. {error}"
         ) from None
-    return found
+    return ranker
 
 
 def copy_rows(model: RankingModel, sequence: str, ids: np.ndarray, vectors: np.ndarray) -> None:

@@ -121,7 +121,7 @@ def gate_counts(model: RankingModel) -> dict[str, Kept]:
     >>> gate_counts(mmoe(schema, experts={"number": 3}, gates={"experts": "hard_concrete"}))
     {'experts': Kept(kept=3, all=3)}
     """
-    tower, found = model.tower, {}
+    tower, counts = model.tower, {}
     fields = (
         None
         if tower.field_gate is None
@@ -138,24 +138,24 @@ def gate_counts(model: RankingModel) -> dict[str, Kept]:
     not_there = {id(gate) for gate in _gates(gone)}
     for place, parts in places.items():
         if gates := _gates(parts):
-            kept = sum(len(kept_units(gate)) for gate in gates if id(gate) not in not_there)
-            found[place] = Kept(kept, sum(gate.log_alpha.shape[0] for gate in gates))
+            units = sum(len(kept_units(gate)) for gate in gates if id(gate) not in not_there)
+            counts[place] = Kept(units, sum(gate.log_alpha.shape[0] for gate in gates))
     if fields is not None:
-        found["fields"] = Kept(len(fields), len(tower.field_gate.kept))
-    return found
+        counts["fields"] = Kept(len(fields), len(tower.field_gate.kept))
+    return counts
 
 
 def head_counts(
     model: RankingModel, keep: Mapping[AttentionPlace, Sequence[int]]
 ) -> dict[str, Kept]:
     """Returns the numbers of heads to keep and of all, by place as `gate_counts` does."""
-    found: dict[str, Kept] = {}
+    counts: dict[str, Kept] = {}
     for place, layer in head_layers(model).items():
         every = range(layer.computed_heads)
         name = _PLACES.get(place.kind, "heads")
-        kept, total = found.get(name, Kept(0, 0))
-        found[name] = Kept(kept + len(keep.get(place, every)), total + len(every))
-    return found
+        number, total = counts.get(name, Kept(0, 0))
+        counts[name] = Kept(number + len(keep.get(place, every)), total + len(every))
+    return counts
 
 
 def _gates(part: Any) -> list[Any]:
@@ -164,24 +164,24 @@ def _gates(part: Any) -> list[Any]:
 
 def _gated_layers(part: Any) -> list[Any]:
     """Returns the layers in a part whose heads or experts have gates that can close."""
-    layers = {id(each): each for each in layers_in(part) if hasattr(each, "without_heads")}
+    layers = {id(layer): layer for layer in layers_in(part) if hasattr(layer, "without_heads")}
     return [layer for layer in layers.values() if gate_of(layer) is not None]
 
 
 def _kept_fields(model: RankingModel) -> list[int]:
     """Returns the open fields, and the most open one of the candidates if all are closed."""
     gate = model.tower.field_gate
-    kept = {int(i) for i in gate.gate.open_heads()}
+    fields = {int(i) for i in gate.gate.open_heads()}
     of_candidates = [
         i
         for i, name in enumerate(gate.kept)
         if name not in gate.histories and model.schema[name].side == "candidate"
     ]
     needed = of_candidates or list(range(len(gate.kept)))
-    if not kept & set(needed):
+    if not fields & set(needed):
         chances = gate.gate.open_probabilities()
-        kept.add(max(needed, key=lambda i: chances[i]))
-    return sorted(kept)
+        fields.add(max(needed, key=lambda i: chances[i]))
+    return sorted(fields)
 
 
 def _with_constant_gates(model: RankingModel) -> RankingModel:
@@ -205,8 +205,8 @@ def _constant(config: Any) -> Any:
 def _without_fields(model: RankingModel) -> RankingModel:
     """Returns a copy without its closed fields."""
     old = model.tower
-    kept = _kept_fields(model)
-    names = [old.field_gate.kept[i] for i in kept]
+    fields = _kept_fields(model)
+    names = [old.field_gate.kept[i] for i in fields]
     if len(names) == len(old.field_gate.kept):
         return model
     if not isinstance(old.interaction, FieldInteraction):
@@ -221,9 +221,11 @@ def _without_fields(model: RankingModel) -> RankingModel:
     smaller.embedding.take_rows(model.embedding)
     for name, history in new.histories.items():
         _copy(old.histories[name], history)
-    new.field_gate.gate.log_alpha.assign(ops.convert_to_numpy(old.field_gate.gate.log_alpha)[kept])
+    new.field_gate.gate.log_alpha.assign(
+        ops.convert_to_numpy(old.field_gate.gate.log_alpha)[fields]
+    )
     numbers: dict[tuple[str, int], int] = {}
-    before, after = (_numbered_columns(each, numbers) for each in (model, smaller))
+    before, after = (_numbered_columns(one, numbers) for one in (model, smaller))
     _copy(old.interaction, new.interaction, _places(before, after))
     _copy(old.head, new.head, _places_in_vector(old.interaction, before, after))
     smaller.calibrate(model.calibration())
@@ -240,7 +242,7 @@ def _smaller(model: RankingModel, names: Sequence[str]) -> RankingModel:
         for sequence in schema.histories[name]
     }
     contexts = [getattr(model.tower.histories[name], "context", None) for name in histories]
-    named = {feature for each in contexts if each is not None for feature in each.features}
+    named = {feature for context in contexts if context is not None for feature in context.features}
     left = Schema(
         tuple(
             feature
@@ -296,9 +298,9 @@ def _numbered_columns(model: RankingModel, numbers: dict[tuple[str, int], int]) 
         is_history = index >= len(blocks) - len(interests)
         names = itertools.islice(histories if is_history else features, 1 if is_history else fields)
         size = fields * width if is_history else width
-        own = [(name, i) for name in names for i in range(size)]
-        found = [numbers.setdefault(column, len(numbers)) for column in own]
-        numbered.append(np.reshape(found, (1, 1, fields, width)))
+        columns = [(name, i) for name in names for i in range(size)]
+        places = [numbers.setdefault(column, len(numbers)) for column in columns]
+        numbered.append(np.reshape(places, (1, 1, fields, width)))
     grouped, _ = by_width(gate.used(numbered), gate.used(present, axis=-1))
     return [ops.convert_to_numpy(block)[0, 0] for block in grouped]
 
@@ -313,14 +315,14 @@ def _places_in_vector(
     interaction: FieldInteraction, before: Sequence[np.ndarray], after: Sequence[np.ndarray]
 ) -> np.ndarray:
     """Returns the same for the output of the interaction."""
-    parts, done = [], 0
+    parts, begin = [], 0
     if interaction.autoint is not None:
         fields = _places([before[0][:, :1]], [after[0][:, :1]])
         size = interaction.autoint.compute_output_shape((None, *before[0].shape))[-1]
         parts.append((fields[:, None] * size + np.arange(size)).ravel())
-        done = len(before[0]) * size
+        begin = len(before[0]) * size
     if interaction.mlp is not None:
-        parts.append(done + np.arange(interaction.mlp.units[-1]))
+        parts.append(begin + np.arange(interaction.mlp.units[-1]))
     elif interaction.autoint is None:
         parts.append(_places(before, after))
     return np.concatenate(parts)

@@ -114,26 +114,26 @@ class RankingModel(keras.Model):
                     f"`by_task` must have a positive slope for tasks of {names}. "
                     f"Received: {dict(by_task)}"
                 )
-        found = [by_task.get(name, (1.0, 0.0)) for name in names]
-        self._calibration.assign([[math.log(slope), offset] for slope, offset in found])
+        pairs = [by_task.get(name, (1.0, 0.0)) for name in names]
+        self._calibration.assign([[math.log(slope), offset] for slope, offset in pairs])
 
     def calibration(self) -> dict[str, tuple[float, float]]:
         """Returns the numbers of `calibrate`, for all tasks."""
         names = [task.name for task in self.schema.tasks]
-        found = ops.convert_to_numpy(self._calibration).astype("float64")
+        pairs = ops.convert_to_numpy(self._calibration).astype("float64")
         return {
-            n: (math.exp(slope), offset) for n, (slope, offset) in zip(names, found, strict=True)
+            n: (math.exp(slope), offset) for n, (slope, offset) in zip(names, pairs, strict=True)
         }
 
     def _probabilities(self, logits: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        names, found = [task.name for task in self.schema.tasks], {}
+        names, probabilities = [task.name for task in self.schema.tasks], {}
         for name, logit in logits.items():
             slope, offset = ops.unstack(self._calibration[names.index(name)])
-            found[name] = ops.sigmoid(ops.cast(logit, "float32") * ops.exp(slope) + offset)
+            probabilities[name] = ops.sigmoid(ops.cast(logit, "float32") * ops.exp(slope) + offset)
         if getattr(getattr(self.tower, "head", None), "falls", False):
             for before, task in itertools.pairwise(names):  # calibrated each by itself
-                found[task] = ops.minimum(found[task], found[before])
-        return found
+                probabilities[task] = ops.minimum(probabilities[task], probabilities[before])
+        return probabilities
 
     @property
     def unread(self) -> tuple[str, ...]:

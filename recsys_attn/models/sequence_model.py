@@ -135,8 +135,8 @@ class SequenceModel(keras.Model):
 
     def events(self, inputs: Mapping[str, Tensor]) -> Events:
         """Returns the embedded events; with `action` two for each, `(B, 2 S, K)`."""
-        found = self.embedding(inputs)["histories"][self.history]
-        vectors, present, times = found["events"], found["event_mask"], found.get("times")
+        history = self.embedding(inputs)["histories"][self.history]
+        vectors, present, times = history["events"], history["event_mask"], history.get("times")
         if self.action is None:
             return Events(vectors, present, times)
         vectors = ops.reshape(vectors, (ops.shape(vectors)[0], -1, vectors.shape[-1] // 2))
@@ -223,8 +223,8 @@ class SequenceModel(keras.Model):
         """Returns the scores `(..., size)` of all ids; those of the reserved ones mean nothing."""
         queries = self.queries(states)
         vectors, offsets = self.table()
-        found = ops.matmul(queries, ops.transpose(vectors))
-        return found if offsets is None else found + offsets
+        scores = ops.matmul(queries, ops.transpose(vectors))
+        return scores if offsets is None else scores + offsets
 
     @property
     def width(self) -> int:
@@ -296,6 +296,6 @@ def shifted(inputs: Mapping[str, Any], item: str) -> tuple[dict[str, Tensor], Te
         Ids `(B, S)` by feature, and the next items `(B, S)`, 0 where there is none.
     """
     following = ops.cast(inputs[item], "int32")[:, 1:]
-    kept = ops.not_equal(following, PADDING_ID)
-    events = {name: ops.where(kept, x[:, :-1], PADDING_ID) for name, x in inputs.items()}
+    has_next = ops.not_equal(following, PADDING_ID)
+    events = {name: ops.where(has_next, x[:, :-1], PADDING_ID) for name, x in inputs.items()}
     return events, following

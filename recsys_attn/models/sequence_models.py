@@ -279,8 +279,8 @@ def hstu(
         attention.kernel_initializer = gate.kernel_initializer = _SMALL
         return TransformerBlock(attention, feed_forward_units=0, dropout=dropout)
 
-    made = TransformerEncoder([block() for _ in range(num_layers)])
-    parts = EncoderParts(made, LearnedPositions(length), False)
+    blocks = TransformerEncoder([block() for _ in range(num_layers)])
+    parts = EncoderParts(blocks, LearnedPositions(length), False)
     encoder = EventEncoder.of(parts, dropout, scale=True)
     head: dict[str, Any] = {"temperature": temperature, "tied": tied}
     return model_of(schema, width, encoder, "hstu", action=action, **head)
@@ -322,6 +322,6 @@ def sequence_encoder(
     (True, None)
     """
     parts = encoder_parts(encoder, only_history(schema)[1], (2, 32))
-    made = EventEncoder.of(parts, dropout)
-    appends = None if is_causal(made.encoder) else "mask"
-    return model_of(schema, width, made, "sequence_encoder", appends=appends, tied=tied)
+    event_encoder = EventEncoder.of(parts, dropout)
+    appends = None if is_causal(event_encoder.encoder) else "mask"
+    return model_of(schema, width, event_encoder, "sequence_encoder", appends=appends, tied=tied)

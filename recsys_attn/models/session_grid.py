@@ -56,11 +56,11 @@ class SessionGrid(NamedTuple):
         index = ops.where(filled, start[..., None] + place, 0)
         flat = ops.reshape(index, (-1, max_sessions * max_events))
         index = ops.reshape(ops.take_along_axis(order, flat, axis=1), ops.shape(index))
-        own = session - dropped
-        first = ops.take_along_axis(start, ops.clip(own, 0, max_sessions - 1), axis=1)
+        row = session - dropped
+        first = ops.take_along_axis(start, ops.clip(row, 0, max_sessions - 1), axis=1)
         within = ops.cumsum(count, axis=1) - count - first
-        counts = ops.logical_and(present, ops.logical_and(own >= 0, within >= 0))
-        cell = ops.where(counts, own * max_events + within, -1)
+        counts = ops.logical_and(present, ops.logical_and(row >= 0, within >= 0))
+        cell = ops.where(counts, row * max_events + within, -1)
         return cls(index, filled, ops.take_along_axis(cell, places, axis=1))
 
     def lay_out(self, events: Tensor) -> Tensor:
@@ -73,5 +73,5 @@ class SessionGrid(NamedTuple):
     def of_events(self, weights: Tensor) -> Tensor:
         """Returns (B, T, S) of the weights of cells (B, T, M L); 0 for an event without a cell."""
         cell = self.cell[:, None]
-        found = ops.take_along_axis(weights, ops.maximum(cell, 0), axis=2)
-        return ops.where(cell >= 0, found, ops.zeros_like(found))
+        of_cells = ops.take_along_axis(weights, ops.maximum(cell, 0), axis=2)
+        return ops.where(cell >= 0, of_cells, ops.zeros_like(of_cells))

@@ -92,10 +92,10 @@ class SessionInterests(Layer):
         self.max_sessions = max_sessions
         self.max_events = max_events
         self.encoder: Any = layer_of("encoder", encoder, "present", such_as="TransformerBlock")
-        own = {"dtype": self.dtype_policy}
-        self.lstm = BothDirections(keras.layers.LSTM, units, **own)
+        policy = {"dtype": self.dtype_policy}
+        self.lstm = BothDirections(keras.layers.LSTM, units, **policy)
         self.of_interests, self.of_states = (
-            TargetAttention(Dense("general", **own), **own) for _ in range(2)
+            TargetAttention(Dense("general", **policy), **policy) for _ in range(2)
         )
 
     def build(self, query_shape: Shape, events_shape: Shape, *shapes: Shape) -> None:
@@ -138,8 +138,8 @@ class SessionInterests(Layer):
         output = ops.concatenate([interest, state], axis=-1)
         if not return_weights:
             return output
-        each = ops.cast(ops.maximum(size, 1), shares.dtype)[:, None]
-        weights = (shares / each, shares)
+        sizes = ops.cast(ops.maximum(size, 1), shares.dtype)[:, None]
+        weights = (shares / sizes, shares)
         return output, *(grid.of_events(ops.repeat(x, self.max_events, axis=-1)) for x in weights)
 
     def _biases(self, size: Tensor) -> Tensor:

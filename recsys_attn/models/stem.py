@@ -72,7 +72,7 @@ def stem(
         dropout=dropout,
     )
     parts = 1 + len(tasks)
-    wide = replace(schema, features=tuple(_wider(each, parts) for each in schema.features))
+    wide = replace(schema, features=tuple(_wider(feature, parts) for feature in schema.features))
     return RankingModel(
         FeatureEmbedding(wide, width * parts),
         Tower(

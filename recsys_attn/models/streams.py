@@ -62,8 +62,8 @@ class Stream(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        given = fields if isinstance(fields, list | tuple) else [fields]
-        self.fields = [layer_of("fields", layer, such_as="PairProducts") for layer in given]
+        several = fields if isinstance(fields, list | tuple) else [fields]
+        self.fields = [layer_of("fields", layer, such_as="PairProducts") for layer in several]
         self.layers = [layer_of("layers", layer, such_as="Mlp") for layer in layers]
 
     @property
@@ -164,7 +164,7 @@ class Streams(Layer):
     @property
     def scales_fields(self) -> bool:
         """Whether a stream multiplies the fields by factors."""
-        return any(getattr(each, "scales_fields", False) for each in (*self.streams, *self.terms))
+        return any(getattr(part, "scales_fields", False) for part in (*self.streams, *self.terms))
 
     def build(self, *shapes: Shape) -> None:
         self.term_weights = None

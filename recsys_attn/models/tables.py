@@ -47,8 +47,8 @@ def with_tables(
         return model
     config = model.get_config()
     config["embedding"]["config"] |= changes
-    found = type(model).from_config(config)
-    found.tower.set_weights(model.tower.get_weights())
+    copy = type(model).from_config(config)
+    copy.tower.set_weights(model.tower.get_weights())
     if stddev is None:
-        found.embedding.set_weights(model.embedding.get_weights())
-    return found
+        copy.embedding.set_weights(model.embedding.get_weights())
+    return copy

@@ -179,8 +179,8 @@ class _Latest(NamedTuple):
     def of_events(self, weights: Tensor) -> Tensor:
         """Returns (B, N, T, S) of the weights of places (B, N, T, L + 1)."""
         place = self.place[:, None, None]
-        found = ops.take_along_axis(weights, ops.maximum(place, 0), axis=-1)
-        return ops.where(place >= 0, found, ops.zeros_like(found))
+        of_places = ops.take_along_axis(weights, ops.maximum(place, 0), axis=-1)
+        return ops.where(place >= 0, of_places, ops.zeros_like(of_places))
 
 
 def _beside(events: Tensor, candidates: Tensor) -> Tensor:

@@ -126,9 +126,9 @@ class Tower(Layer):
 
     @property
     def _attends_fields(self) -> bool:
-        found = [getattr(each, "mechanism", None) for each in layers_in(self.interaction)]
-        mechanisms = [each for each in found if isinstance(each, Mechanism)]
-        return bool(mechanisms) and all(each.returns_weights for each in mechanisms)
+        parts = [getattr(layer, "mechanism", None) for layer in layers_in(self.interaction)]
+        mechanisms = [part for part in parts if isinstance(part, Mechanism)]
+        return bool(mechanisms) and all(mechanism.returns_weights for mechanism in mechanisms)
 
     @property
     def _scales_fields(self) -> bool:
@@ -147,11 +147,11 @@ class Tower(Layer):
     def last_shared(self) -> list[keras.Variable]:
         """The weights of the last layer that all tasks share: experts, else the interaction."""
         for layer in (getattr(self.head, "experts", None), self.interaction):
-            found = getattr(layer, "shared_variables", None)
-            if found is None and layer is self.interaction:
-                found = layer.trainable_variables
-            if found:
-                return list(found)
+            weights = getattr(layer, "shared_variables", None)
+            if weights is None and layer is self.interaction:
+                weights = layer.trainable_variables
+            if weights:
+                return list(weights)
         return []
 
     def field_names(self, embedding: FeatureEmbedding) -> tuple[str, ...]:
@@ -176,14 +176,14 @@ class Tower(Layer):
         for (history, sequences), block in zip(
             schema.histories.items(), blocks[len(blocks) - len(interests) :], strict=True
         ):
-            own = [each.name for each in sequences if not is_age(each)]
+            fields = [sequence.name for sequence in sequences if not is_age(sequence)]
             count = block.shape[-2]
-            if len(own) > count == 1:  # one wide field
-                own = ["+".join(own)]
-            own = own[:count] + [str(number + 1) for number in range(len(own), count)]
-            names += [f"{history}.{name}" for name in own]
+            if len(fields) > count == 1:  # one wide field
+                fields = ["+".join(fields)]
+            fields = fields[:count] + [str(number + 1) for number in range(len(fields), count)]
+            names += [f"{history}.{name}" for name in fields]
         widths = [block.shape[-1] for block in blocks for _ in range(block.shape[-2])]
-        ordered = sorted(zip(widths, names, strict=True), key=lambda each: each[0])
+        ordered = sorted(zip(widths, names, strict=True), key=lambda pair: pair[0])
         return tuple(name for _, name in ordered if name not in unused)
 
     def build(self, input_shape: Shape | None = None) -> None:
@@ -219,12 +219,12 @@ class Tower(Layer):
         with visiting(fields.visit), recorded_factors() as factors:
             vector = self.interaction(blocks, present, row_mask=row_mask)
         leading = ops.shape(vector)[:2]
-        found = {name: _of_candidates(weights, leading) for name, weights in attention.items()}
+        weights = {name: _of_candidates(x, leading) for name, x in attention.items()}
         if self._attends_fields:
-            found["fields"] = fields.mean(leading)
+            weights["fields"] = fields.mean(leading)
         elif factors:
-            found["fields"] = mean_factors(factors, present)
-        return vector, found
+            weights["fields"] = mean_factors(factors, present)
+        return vector, weights
 
     def interests(
         self, embedded: Mapping[str, Any], explain: bool = False
@@ -233,24 +233,24 @@ class Tower(Layer):
         interests: dict[str, Any] = {}
         attention: dict[str, Tensor] = {}
         for name, history in embedded["histories"].items():
-            wanted = {"return_weights": True} if explain and self._weighs(name) else {}
-            given: dict[str, Any] = {}
+            with_weights = {"return_weights": True} if explain and self._weighs(name) else {}
+            options: dict[str, Any] = {}
             if self._uses_times(name):
-                given["times"] = history["times"]
+                options["times"] = history["times"]
             context = getattr(self.histories[name], "context", None)
             if context is not None:
-                found = [embedded["named"][feature] for feature in context.features]
-                given["context"] = [each["vector"] for each in found]
-                given["context_mask"] = ops.stack([each["present"] for each in found], axis=1)
+                features = [embedded["named"][feature] for feature in context.features]
+                options["context"] = [one["vector"] for one in features]
+                options["context_mask"] = ops.stack([one["present"] for one in features], axis=1)
             interests[name] = self.histories[name](
                 history["query"],
                 history["events"],
                 history["event_mask"],
                 query_mask=history["query_mask"],
-                **given,
-                **wanted,
+                **options,
+                **with_weights,
             )
-            if wanted:
+            if with_weights:
                 interests[name], *weights = interests[name]
                 kinds = _weight_names(self.histories[name])
                 attention |= {
@@ -274,9 +274,9 @@ def _of_candidates(weights: Tensor, leading: tuple[Any, ...]) -> Tensor:
 
 def _explanation(weights: Mapping[str, Tensor], gates: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights of events, then experts, then fields, as `explanations` has them."""
-    found = {name: each for name, each in weights.items() if name != "fields"}
-    found |= {f"gate/{task}": ops.cast(gate, "float32") for task, gate in gates.items()}
-    return found | ({"fields": weights["fields"]} if "fields" in weights else {})
+    parts = {name: of_history for name, of_history in weights.items() if name != "fields"}
+    parts |= {f"gate/{task}": ops.cast(gate, "float32") for task, gate in gates.items()}
+    return parts | ({"fields": weights["fields"]} if "fields" in weights else {})
 
 
 def field_blocks(
