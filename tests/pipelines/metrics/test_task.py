@@ -65,11 +65,7 @@ def test_task_metrics_are_those_of_the_labelled_rows():
     low, high = found["intervals"].pop("normalised_entropy")  # by test_table's influence
     np.testing.assert_allclose((low + high) / 2, found["normalised_entropy"])
 
-    def at_k(column):
-        top = MeansAtK((2, 3))
-        top.add(y, column, r)
-        return top.metrics()
-
+    at_k = partial(means_at_k, y, r)
     assert_metrics(
         found,
         {
@@ -107,6 +103,12 @@ def test_task_metrics_are_those_of_the_labelled_rows():
     )
     counts = ("rows", "positives", "gauc_groups", "ranked_requests")
     assert {type(found[key]) for key in counts} == {int}
+
+
+def means_at_k(labels, requests, scores):
+    top = MeansAtK((2, 3))
+    top.add(labels, scores, requests)
+    return top.metrics()
 
 
 def intervals(labels, scores, groups):
