@@ -78,7 +78,7 @@ def shared_channel(shared_address: str) -> Iterator[grpc.Channel]:
         yield channel
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Returns once the condition holds, and fails if it does not in time."""
     end = time.monotonic() + seconds
     while not condition():
