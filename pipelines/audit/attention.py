@@ -61,7 +61,7 @@ def audit_attention(
     clusters: NDArray[Any],
     advance: Callable[[int], None] = lambda rows: None,
 ) -> dict[str, Any]:
-    """Measures what each head attends, how alike heads are, and what is lost without each.
+    """Measures the events that each head attends, the similarity of heads, and each head's effect.
 
     Args:
         model: The trained model.

@@ -274,9 +274,9 @@ def _start(experiment: Experiment, data: TrainingData, fitted: FittedFeatures) -
     valid = DataSplit(data.folder / "valid")
     result = pruned(run, experiment, fitted, valid)
     worst = check_pruned(result, fitted, valid, data.request)
-    kept = {place: list(count) for place, count in result.kept.items()}
-    heads = {str(place): kept for place, kept in result.heads.items()}
-    facts = {"kept": kept, "largest_difference": worst, **({"heads": heads} if heads else {})}
+    counts = {place: list(count) for place, count in result.kept.items()}
+    heads = {str(place): numbers for place, numbers in result.heads.items()}
+    facts = {"kept": counts, "largest_difference": worst, **({"heads": heads} if heads else {})}
     return _Start(result.model, result.fitted, facts, "")
 
 

@@ -38,7 +38,7 @@ class TargetAttentionOptions(Table):
     head_dim: HeadSize | None = None
 
     def heads(self, size: Any) -> dict[str, Any]:
-        """Returns the number and the size of the heads, by default `size` where there are some."""
+        """Returns the number and the size of the heads; with heads, the size defaults to `size`."""
         default = None if self.num_heads is None else size
         return {"num_heads": self.num_heads, "head_dim": self.head_dim or default}
 

@@ -223,7 +223,7 @@ def _check_regress(signature: Signature) -> tuple[str, ...]:
 
 
 def _check_definition(signature: Signature, kind: str, method: str, problem: str) -> None:
-    """Checks method and input of a signature; `problem` says what is wrong with its outputs."""
+    """Checks the method and the input of a signature; `problem` is the fault of its outputs."""
     definition = signature.definition
     if definition.method_name != method:
         raise InvalidArgument(

@@ -102,9 +102,9 @@ def test_small_slices_are_not_searched(rows, users, enough):
 def test_what_is_kept_is_that_of_scipy():
     p = np.random.default_rng(0).random(20) ** 4
     expected = false_discovery_control(p)
-    found = dict(slice_search._kept(p))
-    assert set(found) == set(np.flatnonzero(expected <= 0.05))
-    for place, adjusted in found.items():
+    adjusted_values = dict(slice_search._kept(p))
+    assert set(adjusted_values) == set(np.flatnonzero(expected <= 0.05))
+    for place, adjusted in adjusted_values.items():
         np.testing.assert_allclose(adjusted, expected[place])
 
 
@@ -113,8 +113,8 @@ def test_p_of_many_alike_rows_is_that_of_students_t():
     first, second = rng.normal(0.3, 1, 101), rng.normal(0, 1, 103)
     both = first - first.mean(), second.mean() - second
     moved = np.concatenate([each / each.size for each in both])
-    found = slice_search._p(first.mean() - second.mean(), moved, [101, 103])
-    np.testing.assert_allclose(found, ttest_ind(first, second, equal_var=False).pvalue, rtol=0.1)
+    p_value = slice_search._p(first.mean() - second.mean(), moved, [101, 103])
+    np.testing.assert_allclose(p_value, ttest_ind(first, second, equal_var=False).pvalue, rtol=0.1)
 
 
 def test_no_rows_have_no_slices():

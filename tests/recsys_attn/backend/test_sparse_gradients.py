@@ -76,18 +76,18 @@ def test_a_graph_adds_up_what_eager_operations_do(compiled: bool) -> None:
     import tensorflow as tf
 
     def sums(ids: Any, values: Any) -> list[Any]:
-        found = tf.IndexedSlices(values, ids)
-        rows = sparse_gradients.rows_of(found)
+        result = tf.IndexedSlices(values, ids)
+        rows = sparse_gradients.rows_of(result)
         assert rows is not None
-        return [*rows, sparse_gradients.dense(found, ROWS)]
+        return [*rows, sparse_gradients.dense(result, ROWS)]
 
     specs = [tf.TensorSpec([None], "int32"), tf.TensorSpec([None, 5], "float32")]
     graph = tf.function(sums, input_signature=specs, autograph=False)
     for count in (len(IDS), 7, 0):
         ids, values = tf.constant(IDS[:count]), tf.constant(VALUES[:count])
         with sparse_gradients.compiled_sums() if compiled else nullcontext():
-            found = graph(ids, values)
-        for one, other in zip(found, sums(ids, values), strict=True):
+            result = graph(ids, values)
+        for one, other in zip(result, sums(ids, values), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
     operations = graph.get_concrete_function().graph.get_operations()
     by_xla = any("_XlaMustCompile" in each.node_def.attr for each in operations)
@@ -98,30 +98,30 @@ def test_a_penalty_adds_to_a_gradient_of_either_kind_or_none() -> None:
     penalty = keras.ops.ones((ROWS, 5))
     whole = numpy(gradient(IDS, VALUES, sparse=False))
     for kind in {False, SPARSE}:
-        found = sparse_gradients.with_penalty(gradient(IDS, VALUES, sparse=kind), penalty)
-        np.testing.assert_allclose(numpy(found), whole + 1, rtol=1e-5, atol=1e-6)
+        result = sparse_gradients.with_penalty(gradient(IDS, VALUES, sparse=kind), penalty)
+        np.testing.assert_allclose(numpy(result), whole + 1, rtol=1e-5, atol=1e-6)
     assert sparse_gradients.with_penalty(None, penalty) is penalty
-    assert sparse_gradients.with_penalty(found, None) is found
+    assert sparse_gradients.with_penalty(result, None) is result
 
 
 @tensorflow_only
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_ids_may_be_of_either_size(dtype: str) -> None:
     """Keras looks up the ids of an `Input` of 64 bits as they are."""
-    found = sparse_gradients.dense(gradient(IDS.astype(dtype), VALUES), ROWS)
+    result = sparse_gradients.dense(gradient(IDS.astype(dtype), VALUES), ROWS)
     wanted = numpy(gradient(IDS, VALUES, sparse=False))
-    np.testing.assert_allclose(numpy(found), wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(numpy(result), wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_scaled_keeps_its_kind() -> None:
     for kind in {False, SPARSE}:
-        found = sparse_gradients.scaled(
+        result = sparse_gradients.scaled(
             gradient(IDS, VALUES, sparse=kind), keras.ops.cast(0.5, "bfloat16")
         )
-        assert sparse_gradients.is_sparse(found) == kind
+        assert sparse_gradients.is_sparse(result) == kind
         half = gradient(IDS, 0.5 * VALUES, sparse=False)
         np.testing.assert_allclose(
-            numpy(sparse_gradients.dense(found, ROWS)), numpy(half), rtol=1e-5
+            numpy(sparse_gradients.dense(result, ROWS)), numpy(half), rtol=1e-5
         )
 
 

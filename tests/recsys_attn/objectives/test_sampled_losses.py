@@ -147,8 +147,8 @@ def test_corrected_sum_has_the_expectation_of_the_full_one(by: Any) -> None:
     ids, log_expected = loss.draw((draws, 3), SIZE, counts, seed())
     ids = ops.convert_to_numpy(ids)
     target = np.full(draws, scores[5])
-    each = loss.losses(Scores(target, scores[ids], ids != 5, log_expected), SIZE)
-    sums = np.exp(ops.convert_to_numpy(each) + scores[5])
+    losses = loss.losses(Scores(target, scores[ids], ids != 5, log_expected), SIZE)
+    sums = np.exp(ops.convert_to_numpy(losses) + scores[5])
     assert_close(sums.mean(), np.exp(scores[2:]).sum(), rtol=2e-2)
 
 
