@@ -26,9 +26,10 @@ from rich.table import Table
 
 from pipelines.engines import LOCAL
 from pipelines.ingest.aggregates.add_aggregates import with_aggregates
-from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
 from pipelines.ingest.data_options import DataOptions
+from pipelines.ingest.log_state import LogState
 from pipelines.ingest.table_files import read_parquet
+from serving.state.definitions.aggregate_options import AggregateOptions
 
 ROWS = 1_000_000
 CASES: dict[str, list[dict[str, Any]]] = {
@@ -74,11 +75,14 @@ def measure(path: Path, case: str) -> dict[str, float]:
     before, start = memory("VmRSS"), time.process_time()
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak begins anew
     with tempfile.TemporaryDirectory() as folder:
-        data, state = with_aggregates(source, aggregates, LOCAL, Path(folder))
+        state = LogState()
+        data = with_aggregates(source, aggregates, LOCAL, Path(folder), state)
         rows = sum(table.num_rows for (file,) in data.parts.values() for table in file.read(None))
     seconds = time.process_time() - start
     raised = memory("VmHWM") - before
-    size = sum(past.totals.nbytes + past.parts.nbytes + past.time.nbytes for past in state.pasts)
+    size = sum(
+        past.totals.nbytes + past.parts.nbytes + past.time.nbytes for past in state.pasts.values()
+    )
     return {"rate": rows / seconds, "memory": raised, "state": size / 2**20}
 
 

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, model_validator
 
-from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.common.errors import PipelineError
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.config import Experiment, load_experiment
 from pipelines.experiment.file import read_toml, validated
+from serving.state.errors import DataError, did_you_mean
 
 FOLDER = Path("experiments/boards")  # in a clone, the working directory of `recsys-attn`
 
@@ -132,7 +133,7 @@ class LoadedBoard(NamedTuple):
         changed |= {} if seed is None else {"seed": seed}
         try:
             return load_experiment(self.path.parent / self.board.experiment, changed)
-        except PipelineError as error:
+        except DataError as error:
             raise PipelineError(f"{self.name}, model {model.name!r}: {error}") from None
 
 

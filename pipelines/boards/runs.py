@@ -19,6 +19,7 @@ from pipelines.report.results import Evaluation
 from pipelines.training import check_model
 from pipelines.workflow.quiet_run import DATA_STEPS, EVALUATED, run_quietly, training_seconds
 from pipelines.workflow.steps import Steps
+from serving.state.errors import DataError
 
 
 class BoardRun(NamedTuple):
@@ -64,7 +65,7 @@ class _Planned(NamedTuple):
         """
         try:
             run_quietly(self._experiment, self.folder, self.data, steps)
-        except PipelineError as error:
+        except DataError as error:
             raise PipelineError(f"{self.title}: {error}") from None
 
     def result(self) -> BoardRun:
@@ -128,7 +129,7 @@ def run_board(
             console.print(f"[{number + 1}/{len(planned)}] {escape(run.title)} ...", end=" ")
             try:
                 next(results)
-            except PipelineError:
+            except DataError:
                 console.print()
                 raise
             result = run.result()
@@ -141,7 +142,7 @@ def run_board(
 def _check_model(loaded: LoadedBoard, model: BoardModel) -> None:
     try:
         check_model(loaded.experiment(model))
-    except PipelineError as error:
+    except DataError as error:
         raise PipelineError(f"{loaded.name}, model {model.name!r}: {error}") from None
 
 

@@ -22,7 +22,7 @@ from pipelines.cli.command_options import (
 from pipelines.cli.pretrain import pretrain
 from pipelines.cli.running import CONSOLE, opened, opened_ranking, reported, values_of
 from pipelines.cli.series import reproduce, tune
-from pipelines.common.errors import did_you_mean
+from serving.state.errors import did_you_mean
 
 DEMO = Path(__file__).parents[1] / "demo.toml"
 SHIFTED = 3  # exit status; 1 is an error, 2 a wrong command line

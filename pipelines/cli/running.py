@@ -19,6 +19,7 @@ from pipelines.calls import opened as calls
 from pipelines.calls.opened import CONSOLE as CONSOLE
 from pipelines.calls.opened import Opening
 from pipelines.common.errors import PipelineError, sentence
+from serving.state.errors import DataError
 
 if TYPE_CHECKING:
     from pipelines.pretraining.sequence_steps import SequenceSteps
@@ -77,7 +78,7 @@ def reported() -> Iterator[None]:
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
-    except PipelineError as error:
+    except DataError as error:
         _print_error(str(error))
         raise SystemExit(error.exit_status) from None
     except Exception as error:

@@ -1,15 +1,14 @@
-"""The exception for user errors, and suggestions for misspelt names."""
+"""The errors that a user can fix."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+
+from serving.state.errors import DataError, did_you_mean
 
 
-class PipelineError(Exception):
+class PipelineError(DataError):
     """An error that a user can fix: one sentence, shown without a stack trace."""
-
-    exit_status = 1
 
 
 class GateError(PipelineError):
@@ -22,12 +21,6 @@ def sentence(reason: object) -> str:
     """Returns a reason with a mark at its end, as the errors of some libraries have none."""
     text = str(reason)
     return text if text.endswith((".", "?")) else f"{text}."
-
-
-def did_you_mean(name: str, known: Iterable[str], show: Callable[[str], str] = repr) -> str:
-    """Returns ` Did you mean 'price'?`, or an empty text without a similar name."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f" Did you mean {show(near[0])}?" if near else ""
 
 
 def check_known(key: str, names: Iterable[str], known: Sequence[str]) -> None:

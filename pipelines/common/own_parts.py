@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from pipelines.common.artifacts import hash_files
 from pipelines.common.errors import PipelineError
+from serving.state.errors import DataError
 
 
 class OwnParts(NamedTuple):
@@ -45,7 +46,7 @@ class OwnParts(NamedTuple):
             )
         try:
             importlib.import_module(name)
-        except PipelineError:
+        except DataError:
             raise
         except Exception as error:
             at = traceback.extract_tb(error.__traceback__)[-1]

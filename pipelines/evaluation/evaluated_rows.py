@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.common.arrow_kinds import is_number
 from pipelines.common.errors import PipelineError
-from pipelines.common.missing import with_nulls
 from pipelines.evaluation.row_cuts import Cut, cut, cut_all
 from pipelines.experiment.evaluation_options import EvaluationOptions
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.request_rows import request_starts
 from recsys_attn.schema import Schema
+from serving.state.columns.arrow_kinds import is_number
+from serving.state.columns.missing import with_nulls
 
 
 class EvaluatedRows(NamedTuple):

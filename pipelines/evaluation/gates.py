@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.common.artifacts import EVALUATION, MANIFEST, read_json
-from pipelines.common.errors import GateError, PipelineError, did_you_mean
+from pipelines.common.errors import GateError, PipelineError
 from pipelines.evaluation.row_cuts import Cut
 from pipelines.experiment.gate_options import GateOptions
 from pipelines.report.compared_models import Side, check_same_rows
 from pipelines.report.comparison import TaskComparison
 from pipelines.report.gate_words import FAILED, PASSED, UNDECIDED, limits, measured, subject
 from pipelines.report.results import Evaluation
+from serving.state.errors import DataError, did_you_mean
 
 
 def check_segments(gates: Sequence[GateOptions], cuts: Sequence[Cut]) -> None:
@@ -129,7 +130,7 @@ def _difference(
     both = {"this run": evaluation, str(against): other}
     try:
         check_same_rows(both)
-    except PipelineError as error:
+    except DataError as error:
         raise PipelineError(f"`{key}.against`: {error}") from None
     if gate.task not in other.metrics["tasks"]:
         raise PipelineError(f"`{key}.against`: {against} has no task {gate.task!r}.")

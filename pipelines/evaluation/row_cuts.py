@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pipelines.common.arrow_kinds import is_text
-from pipelines.common.missing import is_missing
 from pipelines.metrics.intervals import Difference
 from pipelines.metrics.segment_metrics import SegmentMetrics
 from pipelines.metrics.slice_search import Slice
 from pipelines.metrics.slice_search import worst_slices as search
 from pipelines.storage.columns import shown_value
+from serving.state.columns.arrow_kinds import is_text
+from serving.state.columns.missing import is_missing
 
 MISSING, OTHER = "(missing)", "(other)"
 VALUES = 12  # a number with more is cut

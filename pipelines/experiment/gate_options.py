@@ -9,11 +9,12 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from pipelines.common.errors import check_known, did_you_mean
+from pipelines.common.errors import check_known
 from pipelines.common.toml_table import TomlTable
 from pipelines.metrics import METRICS
 from pipelines.metrics.metric import Metric
 from recsys_attn.schema import Task
+from serving.state.errors import did_you_mean
 
 _DIFFERENCE = "_difference"  # to all other rows
 

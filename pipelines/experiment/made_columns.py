@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipelines.common.errors import PipelineError
-from pipelines.ingest.data_options import DataOptions, HistoryOptions
+from pipelines.ingest.data_options import DataOptions
 from recsys_attn.schema import Feature, Schema, is_listed
+from serving.state.definitions.history_options import HistoryOptions
 
 _SAME_EVENTS = ("by", "time", "where", "max_length")  # sequences with equal ones are aligned
 _MAX_LENGTH = HistoryOptions.model_fields["max_length"].default

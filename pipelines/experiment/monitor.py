@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from pipelines.common.errors import did_you_mean
 from pipelines.metrics import AT_K
 from recsys_attn.schema import Task
+from serving.state.errors import did_you_mean
 
 PLACES = 10  # k of the metrics at k in validation, unless the monitor names another
 _AT_K = re.compile(rf"({'|'.join(AT_K)})@([1-9]\d{{0,5}})")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.common.errors import PipelineError
 from pipelines.common.function_options import options_of
 from pipelines.common.own_parts import OwnParts
 from pipelines.common.toml_table import TomlTable
@@ -16,6 +16,7 @@ from pipelines.features.transforms import TRANSFORMS
 from pipelines.ingest.source import SOURCES
 from pipelines.metrics import METRICS
 from recsys_attn.id_transforms import BUILT_IN, OwnTransform
+from serving.state.errors import did_you_mean
 
 
 def import_parts(values: dict[str, Any], path: Path) -> None:

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from pipelines.common.errors import did_you_mean, sentence
+from pipelines.common.errors import sentence
 from recsys_attn.model_names import OTHER_NAMES, new_key
+from serving.state.errors import did_you_mean
 
 # The expectation by pydantic's error type, filled with its context.
 _EXPECTED = {

@@ -39,12 +39,12 @@ def export(
     request: str | None,
     sample: DataSplit,
     options: ExportOptions,
-    aggregates: Path | None = None,
+    state: Path | None = None,
 ) -> dict[str, Any]:
     """Writes a checked SavedModel with its warm-up file; returns what its manifest holds.
 
-    `aggregates` is the folder of the aggregates' definition and state, which the export receives
-    as `assets.extra/aggregates`, for a store that computes them online.
+    `state` is the folder of the features over time and their state, which the export receives as
+    `assets.extra/state`, for a store that continues it online.
 
     Raises:
         PipelineError: The exported model does not score like the trained one.
@@ -59,8 +59,8 @@ def export(
     name_histories(folder, schema)
     parity = check_parity(model, fitted, folder, requests, options.tolerance)
     write_warmup(folder, warmup_logs(schema, name, requests[: options.warmup_requests], signatures))
-    if aggregates is not None:
-        shutil.copytree(aggregates, folder / WARMUP_FILE.parent / aggregates.name)
+    if state is not None:
+        shutil.copytree(state, folder / WARMUP_FILE.parent / state.name)
     described = {key: _describe(schema, key, function) for key, function in signatures.items()}
     described |= {key: _describe_view(view, described[view.of]) for key, view in added.items()}
     return {

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.common.missing import MISSING
 from pipelines.features.fitted import raw_column
 from pipelines.features.lists import flatten_list
 from recsys_attn.schema import Feature, Schema, is_listed
+from serving.state.columns.missing import MISSING
 
 ROWS_SIGNATURE = "serving_default"
 RANK_SIGNATURE = "rank"

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from pipelines.common.missing import MISSING
 from pipelines.export.raw_inputs import Raw
 from pipelines.features.fitted import raw_column
 from pipelines.features.graph import raw_dtype
 from recsys_attn.schema import Feature, Schema, Side, is_listed
+from serving.state.columns.missing import MISSING
 
 
 def parse_examples(features: Iterable[Feature], serialized: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from pipelines.audit.experts import audited_gates
 from pipelines.audit.maps import EventShares
 from pipelines.audit.recorder import AttentionRecord
-from pipelines.common.missing import MISSING
 from pipelines.export.raw_inputs import Raw
 from pipelines.exported.exported_model import ExportedModel
 from pipelines.storage.request_rows import request_starts
 from recsys_attn.models.attention_places import AttentionPlace
 from recsys_attn.schema import Schema, is_age
+from serving.state.columns.missing import MISSING
 
 
 def explanations(

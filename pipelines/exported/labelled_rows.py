@@ -11,11 +11,11 @@ import pyarrow as pa
 from pipelines.common.errors import PipelineError
 from pipelines.ingest.context import check_context
 from pipelines.ingest.table_checks import check_table
-from pipelines.storage.columns import require_column
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Storage
 from pipelines.storage.request_rows import check_requests
 from recsys_attn.schema import Schema
+from serving.state.errors import require_column
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.common.missing import is_missing
 from pipelines.features.fit import owners, raw_values
 from pipelines.storage.dataset import DataSplit, Reader
 from recsys_attn.schema import Feature, Schema
+from serving.state.columns.missing import is_missing
 
 _FEW = 1024  # values between the smallest and the largest number
 _WHOLE = 2.0**24  # float32 has all whole numbers below it

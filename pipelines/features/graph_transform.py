@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from pipelines.common.missing import MISSING_INT
 from pipelines.features.transforms import TRANSFORMS as TRANSFORMS
 from pipelines.features.transforms import GraphFunction as GraphFunction
 from recsys_attn.schema import PADDING_ID
+from serving.state.columns.missing import MISSING_INT
 
 
 class Chained(tf.Module):

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
-from pipelines.common.missing import MISSING_INT, is_missing
 from pipelines.features.graph_transform import (
     GraphFunction,
     apply_distinct,
@@ -20,6 +19,7 @@ from pipelines.features.graph_transform import (
 )
 from pipelines.features.transforms import TRANSFORMS
 from recsys_attn.schema import PADDING_ID, RESERVED_IDS, UNKNOWN_ID
+from serving.state.columns.missing import MISSING_INT, is_missing
 
 _SPARSE = 4  # largest range of the integers per known value
 _SMALL = 65_536

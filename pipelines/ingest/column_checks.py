@@ -6,15 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
-from pipelines.common.arrow_kinds import is_number
 from pipelines.common.errors import PipelineError
-from pipelines.ingest.aggregates.aggregate_options import check_aggregates
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.histories import check_history_columns
 from pipelines.ingest.source import Source
 from pipelines.ingest.table_checks import check_table
-from pipelines.storage.columns import require_column
 from recsys_attn.schema import Schema
+from serving.state.columns.arrow_kinds import is_number
+from serving.state.definitions.aggregate_options import check_aggregates
+from serving.state.errors import require_column
 
 # Their columns may hold anything, those of segments lists too; others of `evaluation`, numbers.
 GROUP, SEGMENTS = "evaluation.group", "evaluation.segments"

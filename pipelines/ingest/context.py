@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
-from pipelines.common.missing import with_nulls
 from pipelines.storage.columns import shown_value
 from pipelines.storage.request_rows import run_starts
 from recsys_attn.schema import Feature, Schema, Sequence, is_listed
+from serving.state.columns.missing import with_nulls
 
 
 def check_context(

@@ -6,16 +6,20 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
-from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.common.errors import PipelineError
 from pipelines.common.toml_table import TomlTable
-from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
 from pipelines.ingest.source import ALL, SOURCES
 from pipelines.ingest.split_options import SplitOptions
 from pipelines.storage.filesystem import ANY, Storage, Where, is_uri, shown
+from serving.state.definitions.aggregate_options import AggregateOptions
+from serving.state.definitions.definition import TimeUnit
+from serving.state.definitions.durations import Duration
+from serving.state.definitions.history_options import HistoryOptions
+from serving.state.errors import did_you_mean
 
 
 def known_source(name: str) -> str:
@@ -27,41 +31,6 @@ def known_source(name: str) -> str:
             f"expected {', '.join(names[:-1])} or {names[-1]}. Received: {json.dumps(name)}.{near}"
         )
     return name
-
-
-class HistoryOptions(TomlTable):
-    """A history: a list column of earlier values with the same `by`.
-
-    Attributes:
-        name: The new column.
-        of: Column whose past values it lists, oldest first.
-        by: Column of the owner, such as the user; equal values share one history, and a row
-            whose owner is null or `""` has an empty one.
-        time: Column that orders the events. Only strictly earlier events count; for the rows of a
-            request, those before its earliest time.
-        where: Label column; only rows with 1 become events.
-        max_length: Number of last events to keep.
-        ages: Whether to list how long before the row (or its request) each event was, in seconds
-            if `time` is a date or a timestamp and else in its unit. `of` is then the same column as
-            `time`.
-    """
-
-    name: str
-    of: str
-    by: str
-    time: str
-    where: str | None = None
-    max_length: int = Field(default=50, ge=1)
-    ages: bool = False
-
-    @model_validator(mode="after")
-    def _ages_of_times(self) -> Self:
-        if self.ages and self.of != self.time:
-            raise ValueError(
-                "`ages` are those of `time`, so `of` must name the same column. Received: "
-                f"of={self.of!r}, time={self.time!r}"
-            )
-        return self
 
 
 class SequenceOptions(TomlTable):
@@ -175,6 +144,14 @@ class DataOptions(TomlTable):
         split: Division into train, valid and test.
         histories: List columns to make from earlier rows.
         aggregates: Columns of numbers to make from earlier rows.
+        time_unit: Unit of the times of `histories` and `aggregates` that are numbers since 1970, so
+            that an online store knows the time of now. Dates and timestamps need none.
+        event_id: Column of an event's id: rows of equal id, key and time are one event that has
+            arrived again, perhaps with a label that was not known before. None: each row is one.
+            It needs `late`, as ids are held so long.
+        late: How much older than the newest event an event may be that reaches an online store.
+            Written like `window` of `[[data.aggregates]]`. An older one is not counted there, but
+            written to a file of its own. None: any age.
         items: The catalogue of all items. None: there are only the items of the rows.
         sequences: Options of the source `sequences`.
         simulate: Options of the source `simulate`.
@@ -187,6 +164,9 @@ class DataOptions(TomlTable):
     split: SplitOptions = SplitOptions()
     histories: tuple[HistoryOptions, ...] = ()
     aggregates: tuple[AggregateOptions, ...] = ()
+    time_unit: TimeUnit | None = None
+    event_id: str | None = None
+    late: Duration | None = None
     items: ItemOptions | None = None
     sequences: SequenceOptions | None = None
     simulate: SimulateOptions | None = None
@@ -226,9 +206,17 @@ class DataOptions(TomlTable):
             raise ValueError(
                 f"`histories` and `aggregates` must have different names. Received: {names}"
             )
-        times = list(dict.fromkeys(aggregate.time for aggregate in self.aggregates))
+        times = [made.time for made in self.aggregates] + [made.time for made in self.histories]
+        times = list(dict.fromkeys(times))
         if len(times) > 1:
-            raise ValueError(f"`aggregates` must all have the same `time`. Received: {times}")
+            raise ValueError(
+                f"`histories` and `aggregates` must all have the same `time`. Received: {times}"
+            )
+        if self.event_id is not None and self.late is None:
+            raise ValueError(
+                "`event_id` needs `late`, the time for which the ids of events are held. Received: "
+                "late=None"
+            )
         return self
 
     def _check_sequences(self) -> None:

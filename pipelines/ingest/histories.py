@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from pipelines.common.arrow_kinds import is_number
 from pipelines.common.errors import PipelineError
-from pipelines.common.missing import with_nulls
-from pipelines.common.times import check_time_type, ticks_per_second, to_ticks
-from pipelines.ingest.data_options import HistoryOptions
+from pipelines.ingest.event_ids import event_ids, first_events
+from pipelines.ingest.log_state import LogState
 from pipelines.ingest.source import CHUNK_ROWS
-from pipelines.ingest.table_checks import LABEL_ADVICE, is_one
-from pipelines.storage.columns import require_column
 from pipelines.storage.request_rows import run_starts
+from serving.state.columns.arrow_kinds import is_number
+from serving.state.columns.labels import LABEL_ADVICE
+from serving.state.columns.times import check_time_type, ticks_per_second, to_ticks
+from serving.state.definitions.durations import in_ticks
+from serving.state.definitions.history_options import HistoryOptions
+from serving.state.errors import require_column
+from serving.state.keyed.listed_values import to_words
+from serving.state.past.measures import measure
+from serving.state.past.past import Past
+from serving.state.past.segments import Segments
 
 
 class HistoryColumns:
@@ -28,15 +35,23 @@ class HistoryColumns:
     Args:
         table: All rows, checked by `check_histories`.
         histories: The columns to add.
+        state: Receives what the histories keep after the last row.
         request: Column of the request; its rows see the events before its earliest time.
     """
 
     def __init__(
-        self, table: pa.Table, histories: Sequence[HistoryOptions], request: str | None = None
+        self,
+        table: pa.Table,
+        histories: Sequence[HistoryOptions],
+        state: LogState,
+        request: str | None = None,
     ) -> None:
         self._table = table
+        state.columns |= {field.name: field for field in table.schema}
         starts = None if request is None else run_starts(table[request])
-        self._made = [(history.name, _History(table, history, starts)) for history in histories]
+        self._made = [
+            (history.name, _History(table, history, state, starts)) for history in histories
+        ]
 
     def chunks(self, first: int, last: int) -> Iterator[pa.Table]:
         """Rows `first` to `last` with their list columns."""
@@ -49,40 +64,66 @@ class HistoryColumns:
 
 
 class _History:
-    """Events sorted by (key, time), and the range of them for each row."""
+    """The past of each owner, and the range of its events for each row."""
 
-    def __init__(self, table: pa.Table, options: HistoryOptions, starts: np.ndarray | None) -> None:
-        owner = with_nulls(table[options.by]).combine_chunks()
-        key = owner.dictionary_encode(null_encoding="encode").indices.to_numpy()
+    def __init__(
+        self,
+        table: pa.Table,
+        options: HistoryOptions,
+        state: LogState,
+        starts: np.ndarray | None,
+    ) -> None:
+        ticks = ticks_per_second(table[options.time].type)
+        key = state.codes_of(options).encode(table)
         clock = to_ticks(table[options.time], options.time, _key(options, "time"), "rows")
-        time = np.unique(clock, return_inverse=True)[1]
-        times = time.max(initial=0) + 1
-        moment = key * times + time  # orders by key, then by time
-        is_event = _events(table, options) & owner.is_valid().to_numpy(zero_copy_only=False)
-        events = np.flatnonzero(is_event)
-        events = events[np.argsort(moment[events], kind="stable")]
-        self._values = table[options.of].combine_chunks().take(pa.array(events))
-        self._ages = None
-        if options.ages:
-            second = ticks_per_second(table[options.time].type) or 1
-            self._ages = clock[events], _earliest(clock, starts), second
-        now = key * times + _earliest(time, starts)
-        self._end = np.searchsorted(moment[events], now, side="left")
-        own_first = np.searchsorted(key[events], key, side="left")
-        # A row whose key is missing has no past: its key's range of events is empty.
-        self._start = np.maximum(own_first, self._end - options.max_length)
+        state.see(clock)
+        self._now = _earliest(clock, starts)
+        past = Past(options.rule(ticks), len(state.codes_of(options)))
+        is_event, parts = measure(table, options, "rows")
+        events = is_event & (key >= 0)
+        if state.event_id is not None:
+            ids = event_ids(table, state.event_id, "rows")
+            state.see_ids(options, key, clock, events, list(ids.values()))
+            events = first_events(events, clock, key, list(ids.values()))
+        past.add(key[events], clock[events], parts[events])
+        begin = None
+        if options.forget_after is not None:
+            late = None if state.late is None else in_ticks(state.late, ticks)
+            segments = Segments(in_ticks(options.forget_after, ticks), late)
+            segments.add(key[key >= 0], clock[key >= 0], clock[key >= 0])
+            begin = segments.begin(key, self._now)
+            state.segments[options.name] = segments
+        # A row whose owner is missing has no past: no event has the key -1.
+        self._start, self._end = past.ranges(key, self._now, begin)
+        self._values = table[options.of].combine_chunks().take(pa.array(past.parts[:, 1]))
+        self._then = past.time if options.ages else None
+        self._second = past.rule.second
+        state.pasts[options.name] = _last(past, state, options, table[options.of])
 
     def lists(self, first: int, last: int) -> pa.Array:
         start, length = self._start[first:last], (self._end - self._start)[first:last]
         offsets = np.concatenate(([0], np.cumsum(length)))
         index = np.arange(offsets[-1]) + np.repeat(start - offsets[:-1], length)
-        if self._ages is None:
+        if self._then is None:
             values = self._values.take(pa.array(index))
         else:
-            then, now, second = self._ages
-            ages = (np.repeat(now[first:last], length) - then[index]) / second
+            ages = (np.repeat(self._now[first:last], length) - self._then[index]) / self._second
             values = pa.array(ages)
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+
+
+def _last(past: Past, state: LogState, options: HistoryOptions, column: pa.ChunkedArray) -> Past:
+    """What a past keeps after the last row, with its values."""
+    kept, segments = copy.copy(past), state.segments.get(options.name)
+    if state.newest is not None:
+        kept.forget(state.newest, segments)
+        if segments is not None:
+            segments.forget(state.newest)
+    texts: list[str] = []
+    words = to_words(column.take(pa.array(kept.parts[:, 1])), texts)
+    kept.parts = np.stack([kept.parts[:, 0], words], axis=1)
+    state.texts[options.name] = texts
+    return kept
 
 
 def _earliest(times: np.ndarray, starts: np.ndarray | None) -> np.ndarray:
@@ -90,12 +131,6 @@ def _earliest(times: np.ndarray, starts: np.ndarray | None) -> np.ndarray:
     if starts is None or not len(starts):
         return times
     return np.repeat(np.minimum.reduceat(times, starts), np.diff(starts, append=len(times)))
-
-
-def _events(table: pa.Table, options: HistoryOptions) -> np.ndarray:
-    if options.where is None:
-        return np.ones(table.num_rows, bool)
-    return is_one(table[options.where])
 
 
 def check_histories(table: pa.Table, histories: Sequence[HistoryOptions], where: str) -> None:

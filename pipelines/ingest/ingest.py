@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pipelines.common.errors import PipelineError
 from pipelines.engines import LOCAL, Engine
-from pipelines.ingest.aggregates import aggregate_state
+from pipelines.ingest import log_state
 from pipelines.ingest.aggregates.add_aggregates import with_aggregates
 from pipelines.ingest.column_checks import check_columns
 from pipelines.ingest.context import check_context
@@ -22,6 +22,7 @@ from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.drawn_rows import add_negatives, save_items
 from pipelines.ingest.histories import HistoryColumns, check_histories
 from pipelines.ingest.item_features import check_covered, read_items, with_items
+from pipelines.ingest.log_state import LogState
 from pipelines.ingest.source import SPLITS, Columns, Source, SourceContext, SourceFile
 from pipelines.ingest.sources import SOURCES
 from pipelines.ingest.split_summary import SplitSummary
@@ -32,6 +33,7 @@ from pipelines.items import ItemTable
 from pipelines.storage.filesystem import shown
 from pipelines.storage.request_rows import RequestLog
 from recsys_attn.schema import Schema
+from serving.state.definitions.definition import StateDefinition
 
 REQUEST = "request"  # column of the request ids that ingest makes
 
@@ -75,11 +77,14 @@ def ingest(
     check_columns(source, options, schema, named)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".made-", dir=out) as folder:
+        state = LogState(options.late, options.event_id)
         if options.aggregates:
-            source, state = with_aggregates(source, options.aggregates, engine, Path(folder))
-            state.save(out / aggregate_state.FOLDER)
+            source = with_aggregates(source, options.aggregates, engine, Path(folder), state)
         if options.histories:
-            source = _with_histories(source, options)
+            source = _with_histories(source, options, state)
+        if options.made:
+            definition = _definition(options).of_columns(pa.schema(state.columns.values()))
+            state.save(out / log_state.FOLDER, definition)
         return _write(source, options, schema, seed, out, progress, items)
 
 
@@ -143,6 +148,18 @@ def _write(
     }
 
 
+def _definition(options: DataOptions) -> StateDefinition:
+    """The features over time, of no columns yet."""
+    return StateDefinition(
+        options.aggregates,
+        options.histories,
+        pa.schema([]),
+        options.late,
+        options.event_id,
+        options.time_unit,
+    )
+
+
 def _items(options: DataOptions, schema: Schema | None) -> ItemTable | None:
     """The item table, if there is a file of it."""
     if options.items is None or schema is None:
@@ -170,7 +187,7 @@ def _source(
     return dataclasses.replace(source, request=options.request or source.request)
 
 
-def _with_histories(source: Source, options: DataOptions) -> Source:
+def _with_histories(source: Source, options: DataOptions, state: LogState) -> Source:
     """The source with its history columns; loads all rows."""
     loaded: list[pa.Table] = []
     parts: dict[str, list[SourceFile]] = {part: [] for part in source.parts}
@@ -192,7 +209,7 @@ def _with_histories(source: Source, options: DataOptions) -> Source:
             first = last
     if not loaded:
         raise _no_rows(options)
-    histories = HistoryColumns(pa.concat_tables(loaded), options.histories, source.request)
+    histories = HistoryColumns(pa.concat_tables(loaded), options.histories, state, source.request)
     return dataclasses.replace(source, parts=parts)
 
 

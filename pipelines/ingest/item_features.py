@@ -10,17 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
-from pipelines.common.missing import is_missing, with_nulls
 from pipelines.ingest import table_files
 from pipelines.ingest.common_schema import common_files
 from pipelines.ingest.data_options import ItemOptions
 from pipelines.ingest.source import Columns, Source, SourceFile
 from pipelines.ingest.table_checks import check_table
 from pipelines.items import ItemTable
-from pipelines.storage.columns import by_name, require_column
+from pipelines.storage.columns import by_name
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Storage, Where
 from recsys_attn.schema import Categorical, Schema
+from serving.state.columns.missing import is_missing, with_nulls
+from serving.state.errors import require_column
 
 
 def read_items(options: ItemOptions, schema: Schema) -> ItemTable:

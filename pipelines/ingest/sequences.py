@@ -18,7 +18,7 @@ from pipelines.ingest import table_files
 from pipelines.ingest.common_schema import common_files
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.source import CHUNK_ROWS, SPLITS, Columns, Source, SourceFile
-from pipelines.storage.columns import require_column
+from serving.state.errors import require_column
 
 HISTORY, LABEL = "history", "next"
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from pipelines.common.errors import PipelineError
-from pipelines.common.times import ticks_per_second, to_tick, to_ticks
 from pipelines.common.toml_table import TomlTable
-from pipelines.storage.columns import require_column
+from serving.state.columns.times import ticks_per_second, to_tick, to_ticks
+from serving.state.errors import require_column
 
 Cut = int | float | str | None  # a time as an experiment file gives it
 _SHARE = 0.1

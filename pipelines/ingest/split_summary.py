@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
-from pipelines.common.times import shown_time, to_ticks
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.source import SPLITS, Source
 from pipelines.storage.request_rows import run_starts
 from recsys_attn.schema import Schema, Task
+from serving.state.columns.times import shown_time, to_ticks
 
 
 class SplitSummary:

@@ -10,13 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
-from pipelines.common.missing import is_missing
-from pipelines.common.times import shown_time
 from pipelines.ingest.source import SPLITS, Source, SourceFile
 from pipelines.ingest.split_options import SplitOptions, cuts, request_times
-from pipelines.storage.columns import require_column, shown_value
+from pipelines.storage.columns import shown_value
 from pipelines.storage.hashing import hash_column, mix, uniform
 from pipelines.storage.request_rows import run_starts, whole_requests
+from serving.state.columns.missing import is_missing
+from serving.state.columns.times import shown_time
+from serving.state.errors import require_column
 
 _TRAIN, _VALID, _TEST = range(3)
 

@@ -8,16 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.common.arrow_kinds import is_list, is_number
 from pipelines.common.errors import PipelineError
-from pipelines.storage.columns import accepts, arrow_type, describe_type, plain, require_column
+from pipelines.storage.columns import accepts, arrow_type, describe_type, plain
 from pipelines.storage.exact_casts import plain_column, rounded_integer, with_values
 from recsys_attn.schema import Feature, Numeric, Schema, is_listed
-
-LABEL_ADVICE = (
-    "Write 1 for yes, 0 for no and null for unknown; of a number such as stars or seconds, write 1 "
-    "from a limit on and 0 below it."
-)
+from serving.state.columns.arrow_kinds import is_list
+from serving.state.columns.labels import cast_label, check_finite
+from serving.state.errors import require_column
 
 
 def check_table(
@@ -141,11 +138,6 @@ def _check_not_rounded(
         )
 
 
-def is_one(column: pa.ChunkedArray) -> np.ndarray:
-    """Whether each number is 1; a null is not."""
-    return pc.fill_null(pc.equal(column.cast(pa.float64()), 1.0), False).to_numpy()
-
-
 def _hint(feature: Feature, kind: pa.DataType) -> str:
     """Advice for a column of another type than its feature's."""
     if is_list(kind):
@@ -199,49 +191,3 @@ def _type_error(
     where: str, name: str, expected: str, kind: pa.DataType, hint: str
 ) -> PipelineError:
     return PipelineError(f"{where}: column {name!r}: expected {expected}, received {kind}.{hint}")
-
-
-def check_finite(
-    column: pa.ChunkedArray,
-    name: str,
-    where: str,
-    first_row: int | None,
-    wide: pa.ChunkedArray | None = None,
-) -> None:
-    """Raises an error for NaN and infinity; `wide` holds the numbers before a cast to float32."""
-    bad = pc.invert(pc.fill_null(pc.is_finite(column), True))
-    index = pc.index(bad, True).as_py()
-    if index < 0:
-        return
-    row = "" if first_row is None else f" in row {first_row + index}"
-    if wide is not None:
-        raise PipelineError(
-            f"{where}: column {name!r}: expected float32, and {wide[index].as_py()}{row} does not "
-            "fit float32; store a smaller number, or null where a value is missing."
-        )
-    raise PipelineError(
-        f"{where}: column {name!r}: expected finite numbers, received {column[index].as_py()}"
-        f"{row}; store null where a value is missing."
-    )
-
-
-def cast_label(
-    column: pa.ChunkedArray,
-    name: str,
-    where: str,
-    first_row: int,
-    role: str = "label",
-    null: str = "unknown",
-) -> pa.ChunkedArray:
-    kind = column.type
-    if not (is_number(kind) or pa.types.is_null(kind)):
-        raise _type_error(where, name, f"a {role} of 0, 1 or null", kind, f" {LABEL_ADVICE}")
-    values = column.cast(pa.float64(), safe=False)
-    valid = pc.fill_null(pc.or_(pc.equal(values, 0.0), pc.equal(values, 1.0)), True)
-    index = pc.index(valid, False).as_py()
-    if index >= 0:
-        raise PipelineError(
-            f"{where}: column {name!r}: expected a {role} of 0, 1 or null ({null}), received "
-            f"{column[index].as_py()} in row {first_row + index}. {LABEL_ADVICE}"
-        )
-    return values.cast(pa.int8())

@@ -13,13 +13,13 @@ from pipelines.common.errors import PipelineError
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.delimited import delimited_file
 from pipelines.ingest.source import ALL, CHUNK_ROWS, SPLITS, Columns, Source, SourceFile
-from pipelines.ingest.table_checks import LABEL_ADVICE
 from pipelines.storage.columns import by_name, check_names
 from pipelines.storage.dataset import stored_rows
 from pipelines.storage.filesystem import CSV, Storage
 from pipelines.storage.footers import Footers
 from pipelines.storage.partitions import partition_types, with_partitions
 from recsys_attn.schema import Schema, is_listed
+from serving.state.columns.labels import LABEL_ADVICE
 
 LIST_SEPARATOR = "|"  # between the values of a list in a CSV cell
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines.common.missing import with_nulls
+from serving.state.columns.missing import with_nulls
 
 Floats = NDArray[np.float64]
 ONE_CLASS = "only one class is present in `labels`"

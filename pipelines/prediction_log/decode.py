@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from pipelines.common.missing import MISSING_INT
 from pipelines.features import FittedFeatures
 from pipelines.prediction_log.messages import UnreadableCall, examples, merged, parse
 from pipelines.storage.columns import arrow_type
 from recsys_attn.schema import Feature, Schema, Side, is_listed
+from serving.state.columns.missing import MISSING_INT
 
 _EXAMPLES = ({"inputs"}, {"context", "examples"})  # inputs of the signatures that take them
 _TEXTS = "OSU"  # kinds of dtypes

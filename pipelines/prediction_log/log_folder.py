@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.common.errors import PipelineError
 from pipelines.storage.filesystem import Storage, Where
+from serving.state.errors import did_you_mean
 
 COLUMNS = ("time", "request_id", "model", "version", "method", "signature", "log")
 _AT_ONCE = 64  # calls: one may hold thousands of candidates

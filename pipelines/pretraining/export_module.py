@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pipelines.common.missing import MISSING
 from pipelines.export.raw_inputs import RANK_SIGNATURE, ROWS_SIGNATURE
 from pipelines.export.serving_module import concrete
 from pipelines.features import FittedFeatures
 from pipelines.features.graph import FeatureGraph, raw_dtype
 from recsys_attn.models import SequenceModel
 from recsys_attn.schema import RESERVED_IDS, Sequence, is_age
+from serving.state.columns.missing import MISSING
 
 NEXT_ITEMS = "next_items"
 EXCLUDE, CANDIDATES, SCORE = "exclude", "candidate", "score"

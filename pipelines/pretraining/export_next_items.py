@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.common.errors import PipelineError
-from pipelines.common.missing import MISSING
 from pipelines.export.file_list import FILES, list_files
 from pipelines.export.raw_inputs import RANK_SIGNATURE, ROWS_SIGNATURE, Raw, raw_rows
 from pipelines.export.signatures import PREDICT_METHOD, add_views, name_histories
@@ -41,6 +40,7 @@ from pipelines.pretraining.state_module import (
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import SequenceModel
 from recsys_attn.schema import PADDING_ID, RESERVED_IDS
+from serving.state.columns.missing import MISSING
 
 _ROWS = 16  # users of the parity check
 _TOLERANCE = {"float32": 1e-4, "bfloat16": 2e-2}  # of the largest score

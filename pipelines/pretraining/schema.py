@@ -6,12 +6,12 @@ import dataclasses
 
 import pyarrow as pa
 
-from pipelines.common.arrow_kinds import is_text
 from pipelines.common.errors import PipelineError
 from pipelines.features import FittedFeatures
 from pipelines.ingest.events.event_options import AGE
 from recsys_attn.id_transforms import Age
 from recsys_attn.schema import RawType, Schema, Sequence
+from serving.state.columns.arrow_kinds import is_text
 
 
 def schema_of(columns: pa.Schema, item: str, others: tuple[str, ...], length: int) -> Schema:

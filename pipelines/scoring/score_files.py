@@ -10,7 +10,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.common.arrow_kinds import is_list
 from pipelines.common.artifacts import atomic_file
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
@@ -25,6 +24,7 @@ from pipelines.storage.filesystem import Storage, Where
 from pipelines.storage.footers import Footers
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Schema
+from serving.state.columns.arrow_kinds import is_list
 
 Load = Callable[[], tuple[FittedFeatures, RankingModel]]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from pipelines.common.arrow_kinds import (
+from pipelines.common.errors import PipelineError
+from recsys_attn.schema import Feature, RawType, Schema, is_listed
+from serving.state.columns.arrow_kinds import (
     BOOLS,
     BYTES,
     DECIMALS,
@@ -18,8 +20,6 @@ from pipelines.common.arrow_kinds import (
     is_list,
     is_text,
 )
-from pipelines.common.errors import PipelineError, did_you_mean
-from recsys_attn.schema import Feature, RawType, Schema, is_listed
 
 # By the `dtype` of a feature, a sample of each type of a value, whose other parameters (precision,
 # size) are free. Dictionaries of them are accepted too, and a column without values, which is null.
@@ -90,17 +90,6 @@ def describe_type(feature: Feature) -> str:
 def shown_value(value: pa.Scalar) -> str:
     """A value for messages; Python has no nanoseconds."""
     return str(value.cast(pa.string())) if pa.types.is_temporal(value.type) else repr(value.as_py())
-
-
-def require_column(names: Iterable[str], name: str, role: str, where: str) -> None:
-    """Raises the error for a missing column, with the most similar name."""
-    names = list(names)
-    if name in names:
-        return
-    raise PipelineError(
-        f"{where}: the column {name!r} ({role}) is missing.{did_you_mean(name, names)} "
-        f"Columns: {', '.join(names)}."
-    )
 
 
 def check_names(names: Sequence[str], where: str) -> None:

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from pipelines.common.arrow_kinds import is_list, of_values
 from pipelines.common.errors import PipelineError
-from pipelines.common.times import common_time_type
 from pipelines.storage.columns import accepts, arrow_type, describe_type, plain
 from pipelines.storage.exact_casts import cast_exactly, check_utf8, plain_column
 from recsys_attn.schema import Feature, is_listed
+from serving.state.columns.arrow_kinds import is_list, of_values
+from serving.state.columns.times import common_time_type
 
 
 class StoredType(NamedTuple):

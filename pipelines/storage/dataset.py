@@ -16,11 +16,12 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from pipelines.common.errors import PipelineError
-from pipelines.storage.columns import by_name, require_column
+from pipelines.storage.columns import by_name
 from pipelines.storage.filesystem import Storage, Where
 from pipelines.storage.footers import Footers
 from pipelines.storage.partitions import with_partitions
 from recsys_attn.schema import Schema
+from serving.state.errors import require_column
 
 READ_ROWS = 65_536
 _OPEN_FILES = 8

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.common.arrow_kinds import is_list, of_values
 from pipelines.common.errors import PipelineError
 from pipelines.storage.columns import plain
+from serving.state.columns.arrow_kinds import is_list, of_values
 
 _DIGITS = {pa.float32(): 24, pa.float64(): 53}
 

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.common.errors import PipelineError
-from pipelines.storage.columns import check_names, require_column
+from pipelines.storage.columns import check_names
 from pipelines.storage.common_types import CommonTypes
 from pipelines.storage.filesystem import Storage
 from pipelines.storage.partitions import partition_types, partition_values
 from recsys_attn.schema import Feature
+from serving.state.errors import require_column
 
 _AT_ONCE = 16  # files read in parallel, as remote filesystems have high latency
 _NO_FEATURES: Mapping[str, Feature] = MappingProxyType({})

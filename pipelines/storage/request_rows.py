@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
-from pipelines.common.missing import is_missing, with_nulls
-from pipelines.storage.columns import require_column
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.hashing import hash_column
+from serving.state.columns.missing import is_missing, with_nulls
+from serving.state.errors import require_column
 
 
 def run_starts(column: pa.ChunkedArray) -> np.ndarray:

@@ -13,6 +13,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.config import Experiment, load_experiment
 from pipelines.experiment.file import read_toml, validated
+from serving.state.errors import DataError
 
 Settings = dict[str, Any]  # values by dotted key
 
@@ -105,7 +106,7 @@ class LoadedSearch(NamedTuple):
             for value in ends:
                 try:
                     self.experiment({**before, key: value})
-                except PipelineError as error:
+                except DataError as error:
                     raise PipelineError(
                         f"{self.path}: `ranges`, {key} = {json.dumps(value)}: {error}"
                     ) from None
@@ -117,7 +118,7 @@ class LoadedSearch(NamedTuple):
         """Checks that a range of whole numbers is not that of a key that takes any number."""
         try:
             self.experiment({**before, key: span.high - 0.5})
-        except PipelineError:
+        except DataError:
             return
         raise PipelineError(
             f"{self.path}: `ranges`, {key}: whole ends give whole numbers, and the key takes any. "

@@ -18,6 +18,7 @@ from pipelines.training.stopping import Diverged
 from pipelines.tuning.objective import SearchObjective, on_validation
 from pipelines.tuning.search import LoadedSearch, Range, Settings
 from pipelines.workflow.quiet_run import run_quietly, training_seconds
+from serving.state.errors import DataError
 
 
 class Trial(NamedTuple):
@@ -97,13 +98,13 @@ class Study:
         try:
             experiment = on_validation(self._loaded.experiment(settings))
             training.check_model(experiment)
-        except PipelineError as error:
+        except DataError as error:
             return trial._replace(problem=str(error))
         try:
             steps = run_quietly(experiment, self.folder(trial), self._shared)
         except Diverged as error:
             return trial._replace(problem=str(error))
-        except PipelineError:
+        except DataError:
             self._console.print()
             raise
         self._shared = self._shared or steps.run.folder

@@ -20,6 +20,7 @@ from pipelines.report.numbers import ABSENT, count, decimal, number_table
 from pipelines.report.results import Evaluation
 from pipelines.report.slice_tables import effect_ends
 from pipelines.workflow.run import STEPS
+from serving.state.errors import DataError
 
 Metrics = Mapping[str, Any]
 _GAP = 2  # blanks between columns
@@ -80,7 +81,7 @@ def _not_comparable(evaluations: Mapping[str, Evaluation]) -> str:
     """Why the rows of the evaluations are not the same, or an empty text."""
     try:
         check_same_rows(evaluations)
-    except PipelineError as error:
+    except DataError as error:
         return str(error)
     return ""
 

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from pathlib import Path
 
-from pipelines.common.errors import PipelineError, did_you_mean
+from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.engines import LOCAL, Engine
 from pipelines.features import FittedFeatures
@@ -17,6 +17,7 @@ from pipelines.storage.filesystem import Where
 from pipelines.training.load import load_trained
 from pipelines.workflow.steps import Steps
 from recsys_attn.models import RankingModel
+from serving.state.errors import did_you_mean
 
 
 def rank(

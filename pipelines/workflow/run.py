@@ -28,6 +28,7 @@ from pipelines.common.artifacts import (
 )
 from pipelines.common.errors import PipelineError
 from pipelines.workflow.differences import changed_files, differences
+from serving.state.errors import DataError
 
 Build = Callable[[Path], Mapping[str, Any]]
 
@@ -205,7 +206,7 @@ class Run:
         earlier = manifest.get("sources")
         try:
             now = self.stamps
-        except PipelineError:
+        except DataError:
             return
         changes = [] if earlier is None else changed_files(earlier, now)
         if changes:
@@ -262,5 +263,5 @@ def _manifest(folder: Path) -> Mapping[str, Any]:
     """The manifest of a folder; empty if it is missing or damaged."""
     try:
         return read_json(folder / MANIFEST)
-    except PipelineError:
+    except DataError:
         return {}

@@ -36,6 +36,7 @@ from pipelines.workflow.about_run import this_machine
 from pipelines.workflow.differences import differences
 from pipelines.workflow.run import Build, Run
 from recsys_attn.schema import Schema
+from serving.state.errors import DataError
 
 ORDER = ("ingest", "fit", "train", "evaluate", "export")
 
@@ -228,7 +229,7 @@ class RunSteps(ABC):
         manifest = self.run.execute(step, build, **options)
         try:
             saved = self._read(self.run.folder)
-        except PipelineError:  # missing, or written by an older version
+        except DataError:  # missing, or written by an older version
             saved = None
         if saved is not None and _decides(saved, step) == _decides(self.experiment, step):
             return manifest

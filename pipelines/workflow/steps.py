@@ -12,7 +12,6 @@ from rich.markup import escape
 
 from pipelines import training
 from pipelines.common.artifacts import METRICS, read_json
-from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.distributions.drift import feature_drift
 from pipelines.distributions.reference import of_split
@@ -28,8 +27,7 @@ from pipelines.export.export import export
 from pipelines.export.small_weights import shrink
 from pipelines.features import FittedFeatures
 from pipelines.feed.chunk import own_request
-from pipelines.ingest import ingest
-from pipelines.ingest.aggregates import aggregate_state
+from pipelines.ingest import ingest, log_state
 from pipelines.ingest.column_checks import check_nesting
 from pipelines.ingest.item_features import check_covered
 from pipelines.prediction_log.skew import (
@@ -42,7 +40,6 @@ from pipelines.prediction_log.skew import (
 from pipelines.report import print_evaluation, print_skew, write_report, write_skew_report
 from pipelines.scoring.labelled import Scorers
 from pipelines.scoring.score_files import Load, score
-from pipelines.storage.columns import require_column
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Where
 from pipelines.training.load import load_trained
@@ -51,6 +48,7 @@ from pipelines.workflow.compare import compare_runs
 from pipelines.workflow.run_steps import RunSteps
 from pipelines.workflow.small_export import with_export_weights
 from recsys_attn.schema import Schema
+from serving.state.errors import DataError, require_column
 
 REPORT = "report.html"
 SKEW, SKEW_REPORT = "skew.json", "skew.html"
@@ -207,7 +205,7 @@ class Steps(RunSteps):
             self.request,
             DataSplit(data / "test"),
             self.experiment.export,
-            data / aggregate_state.FOLDER if self.experiment.data.aggregates else None,
+            data / log_state.FOLDER if self.experiment.data.made else None,
         )
         return {**summary, **stored}
 
@@ -273,7 +271,7 @@ class Steps(RunSteps):
         """The evaluation's folder, if it exists and is up to date."""
         try:
             self.run.manifest("evaluate")
-        except PipelineError:
+        except DataError:
             return None
         return self.run.path("evaluate")
 

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from pipelines.common.missing import MISSING
 from recsys_attn.schema import Feature, Sequence, is_listed
 from serving.client import Client
 from serving.config.server_config import ServerConfig
 from serving.server.server import create_server
+from serving.state.columns.missing import MISSING
 from tests.serving.commands import free_port
 from tests.support import shop
 from tests.support.exports import write_linear_export

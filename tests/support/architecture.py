@@ -18,11 +18,12 @@ recsys_attn  keras numpy
 pipelines    recsys_attn serving keras numpy tensorflow tensorflow_serving pyarrow
 pipelines    pydantic click rich jinja2 matplotlib datasketches ray mlflow optuna scipy
 serving      numpy tensorflow tensorflow_serving grpc grpc_health grpc_reflection google click rich
-serving      starlette uvicorn prometheus_client pyarrow ml_dtypes opentelemetry
+serving      starlette uvicorn prometheus_client pyarrow pydantic lmdb redis ml_dtypes opentelemetry
 """
 ALLOWED_IMPORTS: dict[str, frozenset[str]] = {}
 for _package, *_targets in map(str.split, _IMPORTS.strip().splitlines()):
     ALLOWED_IMPORTS[_package] = ALLOWED_IMPORTS.get(_package, frozenset()).union(_targets)
+SHARED = "serving.state"  # one implementation of features over time, offline and online
 BACKEND = "recsys_attn.backend"  # the only place that knows which Keras backend runs
 BACKEND_IMPORTS = frozenset({"tensorflow", "jax"})
 # What a package imports in one place only: package, import, place.
@@ -42,7 +43,7 @@ SLOTS = tuple(
 # row yet is not held. A module beside the folders (`cli.py`) is a folder of its own.
 FOLDER_ORDER: Mapping[str, str] = {
     "serving": "cli cli_output server proxy rest rpc observability inference batching models "
-    "client runtimes encoding config common protos",
+    "client runtimes encoding config common protos state",
     "pipelines": "__main__ cli calls tuning boards pretraining workflow prediction_log exported "
     "export training evaluation experiment audit distributions scoring feed features ingest items "
     "storage report engines metrics common",
@@ -52,6 +53,7 @@ FOLDER_ORDER: Mapping[str, str] = {
         "schema loss_options id_transforms options checks masked_mean random_integers "
         "field_factors tensors named_parts model_names lazy registered"
     ),
+    "serving.state": "online stores saved keyed past definitions columns errors",
     "recsys_attn.attention": (
         "layers disagreement positions presets mechanisms routers gates "
         "scores weightings feature_maps decays compressors patterns masks core"
@@ -93,11 +95,12 @@ def package_imports(source: Source) -> list[str]:
 
 
 def lazy_serving(source: Source) -> list[str]:
-    """`pipelines` imports `serving` inside functions: neither needs the other to load."""
+    """`pipelines` imports `serving` inside functions, but for `serving.state`, which both need."""
     return [
         _finding(source, line, f"imports {target} at the top; import it inside the function")
         for target, line, inside_function in source.imports
         if source.package == "pipelines" and _top(target) == "serving" and not inside_function
+        if not _within(target, SHARED)
     ]
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.common.missing import MISSING_INT
 from pipelines.features import FittedFeatures
 from pipelines.features.fit import fit
 from pipelines.storage.columns import arrow_type
@@ -18,6 +17,7 @@ from recsys_attn.id_transforms import Hash, Quantile, Vocabulary
 from recsys_attn.models import RankingModel, attention_ranker, logistic_regression
 from recsys_attn.options import expanded
 from recsys_attn.schema import Categorical, Feature, Numeric, Schema, Sequence, Task, is_listed
+from serving.state.columns.missing import MISSING_INT
 
 SCHEMA = Schema(
     features=(

@@ -20,12 +20,12 @@ import numpy as np
 import tensorflow as tf
 from rich.console import Console
 
-from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
 from pipelines.training import OutputPaths, TrainingData, train
 from pipelines.training.trainer import Trainer
 from pipelines.training.workers import Workers
+from serving.state.errors import DataError
 from tests.support.experiments import load
 
 OPTIONS = {
@@ -62,7 +62,7 @@ def main(
             OutputPaths(folder / "checkpoints", folder / "tensorboard", "key"),
             Progress(Console(width=80)),
         )
-    except PipelineError as error:
+    except DataError as error:
         sys.exit(str(error))
     arrays = {str(index): v.numpy() for index, v in enumerate(model.variables)}
     losses = np.array([epoch["loss"] for epoch in history])

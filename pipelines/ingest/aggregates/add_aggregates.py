@@ -18,16 +18,22 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.common.errors import PipelineError
-from pipelines.common.times import to_ticks
 from pipelines.engines.base import Engine
-from pipelines.ingest.aggregates.aggregate_options import AggregateOptions, check_aggregates
-from pipelines.ingest.aggregates.aggregate_state import AggregateState, adds
-from pipelines.ingest.aggregates.measures import PARTS
-from pipelines.ingest.aggregates.past import Past
 from pipelines.ingest.aggregates.spill import Spill, read_range
+from pipelines.ingest.event_ids import ID_COLUMNS, event_ids, first_events
+from pipelines.ingest.log_state import LogState
 from pipelines.ingest.source import Columns, Source, SourceFile
 from pipelines.ingest.splitter import file_chunks, request_runs
-from pipelines.storage.columns import require_column
+from serving.state.columns.times import ticks_per_second, to_ticks
+from serving.state.definitions.aggregate_options import AggregateOptions, check_aggregates
+from serving.state.definitions.durations import Duration, in_ticks
+from serving.state.definitions.group import has_prior, names_of, overall, prior_key
+from serving.state.definitions.rule import PARTS
+from serving.state.errors import require_column
+from serving.state.past.measures import measure
+from serving.state.past.past import Past
+from serving.state.past.segments import Segments
+from serving.state.past.values import feature_values
 
 RANGE_ROWS = 262_144  # about 30 MB
 _MOST_RANGES = 64  # each is two open files
@@ -36,32 +42,49 @@ _ROWS, _EVENTS = "rows", "events"
 
 
 def with_aggregates(
-    source: Source, aggregates: Sequence[AggregateOptions], engine: Engine, folder: Path
-) -> tuple[Source, AggregateState]:
-    """The source with the aggregates as float32 columns, and the state after its last row.
+    source: Source,
+    aggregates: Sequence[AggregateOptions],
+    engine: Engine,
+    folder: Path,
+    state: LogState,
+) -> Source:
+    """The source with the aggregates as float32 columns.
 
     Args:
         source: Files that `check_aggregates` has accepted.
         aggregates: At least one.
         engine: Computes each aggregate as a task, in any process that sees `folder`.
         folder: An empty folder for temporary files; the source reads them until the end.
+        state: Receives what the aggregates keep after the last row.
     """
     lengths, bounds = _scan(source, aggregates[0].time)
     with Spill(folder, bounds) as spill:
-        state = _spilled(source, aggregates, spill)
+        columns = _spilled(source, aggregates, spill, state)
+    ticks = ticks_per_second(columns.field(aggregates[0].time).type)
     tasks = [
-        _Task(number, aggregate, past, prior, list(state.codes).index(aggregate.keys))
-        for number, (aggregate, past, prior) in enumerate(
-            zip(state.aggregates, state.pasts, state.priors, strict=True)
+        _Task(
+            number,
+            aggregate,
+            ticks,
+            list(dict.fromkeys(a.keys for a in aggregates)).index(aggregate.keys),
+            len(state.codes_of(aggregate)),
+            state.late,
+            state.event_id is not None,
         )
+        for number, aggregate in enumerate(aggregates)
     ]
-    columns: dict[str, np.ndarray] = {}
+    added: dict[str, np.ndarray] = {}
     work = partial(_computing, folder, len(bounds) + 1)
     with contextlib.closing(engine.map_ordered(work, tasks)) as results:
-        for task, (past, prior) in zip(tasks, results, strict=True):
-            state.pasts[task.number], state.priors[task.number] = past, prior
-            columns[task.aggregate.name] = _in_order(folder, task.number, sum(lengths))
-    return _with_columns(source, lengths, columns), state
+        for task, computed in zip(tasks, results, strict=True):
+            name = task.aggregate.name
+            state.pasts[name] = computed.past
+            if computed.prior is not None:
+                state.priors[prior_key(task.aggregate)] = computed.prior
+            if computed.segments is not None:
+                state.segments[name] = computed.segments
+            added[name] = _in_order(folder, task.number, sum(lengths))
+    return _with_columns(source, lengths, added)
 
 
 def _scan(source: Source, time: str) -> tuple[list[int], np.ndarray]:
@@ -82,39 +105,48 @@ def _scan(source: Source, time: str) -> tuple[list[int], np.ndarray]:
 
 
 def _spilled(
-    source: Source, aggregates: Sequence[AggregateOptions], spill: Spill
-) -> AggregateState:
-    """Writes what the aggregates need of each row; returns the state with the keys, numbered."""
-    names = {source.request, *(name for aggregate in aggregates for name in aggregate.columns)}
+    source: Source, aggregates: Sequence[AggregateOptions], spill: Spill, state: LogState
+) -> pa.Schema:
+    """Writes what the aggregates need of each row; returns the columns of the rows."""
+    names = {source.request, state.event_id}
+    names |= {name for aggregate in aggregates for name in names_of(aggregate)}
     columns = frozenset(name for name in names if name is not None)
-    state: AggregateState | None = None
+    codes = {aggregate.keys: state.codes_of(aggregate) for aggregate in aggregates}
+    time_column = aggregates[0].time
+    schema: pa.Schema | None = None
     row = 0
     for file in _files(source):
         first_row = row
         for table in filter(len, file_chunks(source, file, columns)):
             check_aggregates(table.schema, aggregates, file.where)
-            state = state or AggregateState.empty(aggregates, table.schema)
-            time = state.times(table, file.where)
+            schema = schema or table.schema
+            time = to_ticks(table[time_column], time_column, "data.aggregates: time", file.where)
             starts, lengths = request_runs(table, source.request)
             moment = np.repeat(np.minimum.reduceat(time, starts), lengths)
-            keys = {f"key{i}": codes for i, codes in enumerate(state.keys(table).values())}
+            codes_of_key = {by: of.encode(table) for by, of in codes.items()}
+            keys = {f"key{i}": of for i, of in enumerate(codes_of_key.values())}
             rows = {"row": np.arange(row, row + table.num_rows), "moment": moment, **keys}
             spill.add(_ROWS, moment, rows)
             events = {"time": time, **keys}
-            measured = state.measured(table, file.where, row - first_row)
-            for number, (is_event, parts) in enumerate(measured):
+            ids = {}
+            if state.event_id is not None:
+                ids = event_ids(table, state.event_id, file.where)
+            events |= ids
+            state.columns |= {field.name: field for field in table.schema}
+            state.see(time)
+            for number, aggregate in enumerate(aggregates):
+                is_event, parts = measure(table, aggregate, file.where, row - first_row)
                 events[_is_event(number)] = is_event
-                for place, name in _stored(aggregates[number]):
+                if ids:
+                    of_key = codes_of_key[aggregate.keys]
+                    state.see_ids(aggregate, of_key, time, is_event, list(ids.values()))
+                for place, name in _stored(aggregate):
                     events[_part(number, name)] = parts[:, place]
             spill.add(_EVENTS, time, events)
-            newest = time.max().item()
-            state.newest = newest if state.newest is None else max(state.newest, newest)
             row += table.num_rows
-    if state is None:
+    if schema is None:
         raise PipelineError("data.aggregates: the source holds no rows; expected a file with rows.")
-    for aggregate, past in zip(state.aggregates, state.pasts, strict=True):
-        past.grow(len(state.codes[aggregate.keys]))
-    return state
+    return schema
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,60 +155,106 @@ class _Task:
 
     number: int
     aggregate: AggregateOptions
+    ticks: int | None
+    key: int  # number of its key's column
+    keys: int
+    late: Duration | None
+    has_ids: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class _Computed:
+    """What an aggregate keeps after the last event."""
+
     past: Past
     prior: Past | None
-    key: int  # number of its key's column
+    segments: Segments | None
+
+    @classmethod
+    def empty(cls, task: _Task) -> _Computed:
+        """Before the first event."""
+        aggregate = task.aggregate
+        prior = Past(overall(aggregate).rule(task.ticks), 1) if has_prior(aggregate) else None
+        gap = aggregate.forget_after
+        late = None if task.late is None else in_ticks(task.late, task.ticks)
+        segments = None if gap is None else Segments(in_ticks(gap, task.ticks), late)
+        return cls(Past(aggregate.rule(task.ticks), task.keys), prior, segments)
+
+    def forget(self, newest: int | float) -> None:
+        """Adds up or drops what no later moment needs."""
+        self.past.forget(newest, self.segments)
+        if self.prior is not None:
+            self.prior.forget(newest)
+        if self.segments is not None:
+            self.segments.forget(newest)
 
 
 @contextlib.contextmanager
-def _computing(folder: Path, ranges: int) -> Iterator[Callable[[_Task], tuple[Past, Past | None]]]:
-    """Yields a function from a task to its aggregate's past after the last event."""
+def _computing(folder: Path, ranges: int) -> Iterator[Callable[[_Task], _Computed]]:
+    """Yields a function from a task to what its aggregate keeps after the last event."""
     yield partial(_compute, folder, ranges)
 
 
-def _compute(folder: Path, ranges: int, task: _Task) -> tuple[Past, Past | None]:
+def _compute(folder: Path, ranges: int, task: _Task) -> _Computed:
     """Writes the numbers of the rows and their values, range by range."""
-    past, prior, key = task.past, task.prior, f"key{task.key}"
+    computed, key = _Computed.empty(task), f"key{task.key}"
     schema = pa.schema({"row": pa.int64(), "value": pa.float32()})
     with (
         pa.OSFile(str(_result(folder, task.number)), "wb") as file,
         pa.ipc.new_stream(file, schema) as writer,
     ):
         for number in range(ranges):
-            keys, time, parts, newest = _events(folder, number, task, key)
-            keyed = keys >= 0
-            past.add(keys[keyed], time[keyed], parts[keyed])
+            newest = _add_events(folder, number, task, computed)
             row, moment, of = read_range(folder, _ROWS, number, ["row", "moment", key])
-            shared = None
-            if prior is not None:
-                prior.add(np.zeros_like(keys), time, parts)
-                shared = prior.totals_before(np.zeros_like(of), moment)[of >= 0]
-            values = np.full(len(row), np.nan)
-            values[of >= 0] = past.values(of[of >= 0], moment[of >= 0], shared)
-            writer.write_table(pa.table({"row": row, "value": values.astype(np.float32)}))
-            for kept_events in (past, prior) if newest is not None else ():
-                if kept_events is not None:
-                    kept_events.forget(newest)
-    return past, prior
+            values = np.full(len(row), np.nan, np.float32)
+            values[of >= 0] = _values(task.aggregate, computed, of[of >= 0], moment[of >= 0])
+            writer.write_table(pa.table({"row": row, "value": values}))
+            if newest is not None:
+                computed.forget(newest)
+    return computed
 
 
-def _events(
-    folder: Path, number: int, task: _Task, key: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, int | float | None]:
-    """Key (-1 if null), time and parts of the events of a range; the newest time of its rows."""
+def _values(
+    aggregate: AggregateOptions, computed: _Computed, key: np.ndarray, moment: np.ndarray
+) -> np.ndarray:
+    prior = begin = None
+    if computed.prior is not None:
+        prior = computed.prior.totals_before(np.zeros_like(key), moment)
+    if computed.segments is not None:
+        begin = computed.segments.begin(key, moment)
+    return feature_values(aggregate, computed.past, key, moment, prior, begin)
+
+
+def _add_events(folder: Path, number: int, task: _Task, computed: _Computed) -> int | float | None:
+    """Adds the events of a range; returns the newest time of its rows."""
     stored = _stored(task.aggregate)
-    names = ["time", key, _is_event(task.number), *(_part(task.number, n) for _, n in stored)]
+    names = ["time", f"key{task.key}", _is_event(task.number)]
+    names += [_part(task.number, name) for _, name in stored]
     time, keys, is_event, *columns = read_range(folder, _EVENTS, number, names)
-    rows = is_event.astype(bool)
-    parts = np.ones((int(rows.sum()), len(PARTS[task.aggregate.kind])), np.int64)
+    if not len(time):
+        return None
+    keyed = keys >= 0
+    rows = of_all = is_event.astype(bool)
+    if task.has_ids:
+        ids = read_range(folder, _EVENTS, number, list(ID_COLUMNS))
+        rows = first_events(rows & keyed, time, keys, ids)
+        of_all = first_events(of_all, time, np.zeros_like(keys), ids)
+    parts = np.ones((len(time), computed.past.rule.width), np.int64)
     for (place, _), column in zip(stored, columns, strict=True):
-        parts[:, place] = column[rows]
-    return keys[rows], time[rows], parts, time.max().item() if len(time) else None
+        parts[:, place] = column
+    if computed.prior is not None:
+        computed.prior.add(np.zeros(int(of_all.sum()), np.int64), time[of_all], parts[of_all])
+    if computed.segments is not None:
+        computed.segments.add(keys[keyed], time[keyed], time[keyed])
+    rows = rows & keyed
+    computed.past.add(keys[rows], time[rows], parts[rows])
+    return time.max().item()
 
 
 def _stored(aggregate: AggregateOptions) -> list[tuple[int, str]]:
     """The parts that are not 1 in every event."""
-    return list(enumerate(PARTS[aggregate.kind]))[int(adds(aggregate)) :]
+    parts = enumerate(PARTS[aggregate.kind])
+    return [(place, name) for place, name in parts if name != "events"]
 
 
 def _is_event(number: int) -> str:

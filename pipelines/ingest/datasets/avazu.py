@@ -8,11 +8,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.common.times import hour_and_weekday
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.datasets.download import required_path
 from pipelines.ingest.delimited import delimited_file, first_existing
 from pipelines.ingest.source import ALL, Source
+from serving.state.columns.times import hour_and_weekday
 
 _HOW = "get train.csv (or train.gz) from https://www.kaggle.com/c/avazu-ctr-prediction."
 _INTEGERS = ("C1", "banner_pos", "device_type", "device_conn_type")

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
-from pipelines.common.times import hour_and_weekday
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.datasets.download import Download, source_folder
 from pipelines.ingest.delimited import read_delimited
 from pipelines.ingest.source import ALL, Source, SourceFile
+from serving.state.columns.times import hour_and_weekday
 
 DOWNLOAD = Download(
     "https://files.grouplens.org/datasets/movielens/ml-1m.zip",

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.common.times import hour_and_weekday, ticks_per_second, to_ticks
-from pipelines.storage.columns import require_column
+from serving.state.columns.times import hour_and_weekday, ticks_per_second, to_ticks
+from serving.state.errors import require_column
 
 CLICKOUT = "clickout item"
 MAX_HISTORY = 100

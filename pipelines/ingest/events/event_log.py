@@ -8,19 +8,20 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipelines.common.arrow_kinds import is_bytes, is_text
 from pipelines.common.errors import PipelineError
-from pipelines.common.missing import is_missing
-from pipelines.common.times import check_time_type, ticks_per_second, to_ticks
 from pipelines.ingest import table_files
 from pipelines.ingest.common_schema import common_files
 from pipelines.ingest.datasets import movielens
 from pipelines.ingest.datasets.download import source_folder
 from pipelines.ingest.events.event_options import EventOptions
 from pipelines.ingest.source import SourceFile
-from pipelines.storage.columns import accepts, arrow_type, plain, require_column
+from pipelines.storage.columns import accepts, arrow_type, plain
 from pipelines.storage.exact_casts import cast_exactly
 from recsys_attn.schema import Categorical
+from serving.state.columns.arrow_kinds import is_bytes, is_text
+from serving.state.columns.missing import is_missing
+from serving.state.columns.times import check_time_type, ticks_per_second, to_ticks
+from serving.state.errors import require_column
 
 BLOCK = 1 << 20  # events at a time
 SECONDS = (-62_135_596_800, 10**11)  # from the year 1 to 5138: a wrong unit is far later

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
-from pipelines.common.times import shown_time
 from pipelines.ingest.events.buckets import Buckets
 from pipelines.ingest.events.event_log import EventLog
 from pipelines.ingest.events.event_options import COUNT, EventOptions
 from pipelines.ingest.events.writing import ItemCounts, Written, write_sequences
 from pipelines.ingest.source import SPLITS
 from pipelines.ingest.split_options import cuts
+from serving.state.columns.times import shown_time
 
 ITEM_COUNTS = "item_counts.parquet"  # how often each item occurs in the train rows
 

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.common.missing import with_nulls
 from pipelines.ingest.events.buckets import user_hashes
 from pipelines.ingest.events.event_options import AGE, SESSION, EventOptions
+from serving.state.columns.missing import with_nulls
 
 
 class Sequences:

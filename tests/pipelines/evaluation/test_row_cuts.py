@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.common.missing import MISSING_INT
 from pipelines.evaluation.row_cuts import cross, cut, segment_metrics
+from serving.state.columns.missing import MISSING_INT
 
 DAYS = [datetime.date(2025, 11, day) for day in range(1, 21)]
 

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import Experiment, load_experiment
 from pipelines.features import FittedFeatures
-from pipelines.ingest.aggregates.online import Aggregates
 from pipelines.storage.dataset import DataSplit
 from pipelines.workflow.steps import Steps
+from serving.state.errors import DataError
+from serving.state.online.online_state import OnlineState
 
 FILE = """
 name = "own"
@@ -98,12 +98,16 @@ def test_histories_and_aggregates_become_features_by_name(tmp_path: Path) -> Non
     }
     made, exported = tmp_path / "run/data", tmp_path / "run/export/own/1"
     assert not list(made.glob(".made*"))
-    first = Aggregates.load(made / "aggregates")
-    second = Aggregates.load(exported / "assets.extra/aggregates")
-    row = {"user": 3, "item": 7}
-    assert first.values(row, 1000) == second.values(row, 1000) != {"clicks": 0.0}
+    values = []
+    for number, folder in enumerate((made / "state", exported / "assets.extra/state")):
+        with OnlineState(f"lmdb:{tmp_path}/{number}", folder) as state:
+            state.load()
+            values.append(state.values({"user": 3, "item": 7}, as_of=1000).context)
+    assert values[0] == values[1]
+    assert values[0]["clicks"] > 0
+    assert len(values[0]["seen"]) == 7
     files = json.loads((exported / "manifest.json").read_text())["files"]
-    assert "assets.extra/aggregates/0.totals.parquet" in files
+    assert "assets.extra/state/state.json" in files
 
 
 @pytest.mark.parametrize(
@@ -128,7 +132,7 @@ def test_histories_and_aggregates_become_features_by_name(tmp_path: Path) -> Non
 def test_impossible_features_are_refused(
     tmp_path: Path, overrides: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         experiment(tmp_path, **overrides)
 
 
@@ -162,7 +166,7 @@ def test_columns_are_checked_before_any_work(
         monkeypatch.setattr(module, name, work)
     loaded = experiment(tmp_path, **overrides)
     steps = Steps.of(loaded, tmp_path / "run", Console(file=io.StringIO()), force=False)
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         steps.ingest()
 
 
@@ -171,7 +175,7 @@ def test_numbers_of_the_evaluation_are_checked(tmp_path: Path) -> None:
     table = pa.table({**rows(), "name": ["a"] * 601})
     pq.write_table(table, tmp_path / "rows.parquet")
     steps = Steps.of(loaded, tmp_path / "run", Console(file=io.StringIO()), force=False)
-    with pytest.raises(PipelineError, match=r"\(evaluation.ceiling.click\): expected numbers"):
+    with pytest.raises(DataError, match=r"\(evaluation.ceiling.click\): expected numbers"):
         steps.ingest()
 
 
@@ -191,5 +195,5 @@ def test_ages_without_an_entry_of_their_events_are_refused(tmp_path: Path) -> No
     histories = [{ name = "seen_ages", of = "time", by = "user", time = "time", ages = true }]
     """)
     message = r"`data.histories` has no entry for 'seen', so they are not one history. Add an entry"
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         load_experiment(file)

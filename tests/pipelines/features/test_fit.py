@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.common.missing import MISSING_INT
 from pipelines.features.fit import fit
 from pipelines.features.numeric import NumericFitter
 from pipelines.features.quantile import QuantileFitter
 from pipelines.features.vocabulary import VocabularyFitter
+from serving.state.columns.missing import MISSING_INT
 from tests.support import shop
 
 

@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 
 from pipelines.common.errors import PipelineError
-from pipelines.common.missing import MISSING_INT
 from pipelines.features import FittedFeatures
 from pipelines.features.fitted import raw_column
 from recsys_attn.schema import Numeric, Sequence, is_listed
+from serving.state.columns.missing import MISSING_INT
 from tests.support import shop
 
 

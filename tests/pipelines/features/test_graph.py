@@ -5,10 +5,10 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from pipelines.common.missing import MISSING_INT
 from pipelines.export.raw_inputs import raw_rows
 from pipelines.features.graph import FeatureGraph, raw_dtype
 from recsys_attn.schema import Numeric, is_listed
+from serving.state.columns.missing import MISSING_INT
 from tests.support import shop
 from tests.support.rounding import assert_rounded
 

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from pipelines.common.missing import MISSING_INT
 from pipelines.features.numeric import NumericTransform
 from pipelines.features.quantile import QuantileTransform
 from pipelines.features.unfitted import AgeTransform, HashTransform
 from pipelines.features.vocabulary import VocabularyTransform
+from serving.state.columns.missing import MISSING_INT
 from tests.support import shop
 from tests.support.rounding import ULPS
 

@@ -5,13 +5,13 @@ import dataclasses
 import pyarrow as pa
 import pytest
 
-from pipelines.common.errors import PipelineError
 from pipelines.ingest.column_checks import check_columns, check_made
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.source import ALL, Source, SourceFile
 from pipelines.ingest.table_files import parquet_files
 from pipelines.storage.filesystem import Storage
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
+from serving.state.errors import DataError
 from tests.pipelines.ingest.files import run, write_parquet
 
 MADE = ["seen", "rate", "unused"]
@@ -24,7 +24,7 @@ def test_rows_to_score_need_the_made_columns_of_the_features() -> None:
     check_made(MADE, SCHEMA, ["item", "seen", "rate"], "new.parquet")
     check_made(MADE, SCHEMA, ["seen", "rate"], "new.parquet")  # other checks name the item
     message = r"new.parquet: the columns \['seen', 'rate'\] are missing, which `ingest` makes"
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         check_made(MADE, SCHEMA, ["item"], "new.parquet")
 
 
@@ -65,7 +65,7 @@ def test_all_files_are_checked_before_any_row_is_read(tmp_path, changed, message
         path = write_parquet(tmp_path / f"{name}.parquet", **kept)
         (file,) = parquet_files(Storage.of(path))
         files.append(dataclasses.replace(file, read=_refused))
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         check_columns(Source({ALL: files}), OPTIONS, SCHEMA, {})
 
 
@@ -80,16 +80,14 @@ def test_requests_and_splits_need_one_value_per_row(tmp_path, kind, by) -> None:
     key = {"request": "x"} if by == "request" else {"split": {"by": by, "column": "x"}}
     named = "request" if by == "request" else "split.column"
     message = rf"a\.parquet: column 'x' \(data\.{named}\).* expected "
-    with pytest.raises(
-        PipelineError, match=message + ("'train'" if by == "column" else "one value")
-    ):
+    with pytest.raises(DataError, match=message + ("'train'" if by == "column" else "one value")):
         run(tmp_path / "out", source="parquet", path=str(path), **key)
 
 
 def test_missing_column_lists_those_of_the_file_alone(tmp_path) -> None:
     (file,) = parquet_files(Storage.of(write_parquet(tmp_path / "a.parquet", **GOOD)))
     message = r"'usr' \(evaluation.group\) is missing. .* Columns: item, user, at, click, part\.$"
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         check_columns(Source({ALL: [file]}), OPTIONS, SCHEMA, {"evaluation.group": "usr"})
 
 
@@ -100,9 +98,7 @@ def _refused(columns):
 def test_named_columns_are_checked_in_all_files() -> None:
     table = pa.table(GOOD)
     files = [SourceFile.of_table(n, t) for n, t in (("a", table), ("b", table.drop("user")))]
-    with pytest.raises(
-        PipelineError, match=r"b: the column 'user' \(evaluation.group\) is missing"
-    ):
+    with pytest.raises(DataError, match=r"b: the column 'user' \(evaluation.group\) is missing"):
         check_columns(
             Source({ALL: files}),
             DataOptions(source="parquet", path="rows"),

@@ -4,15 +4,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.common.errors import PipelineError
-from pipelines.ingest.data_options import HistoryOptions
 from pipelines.ingest.histories import HistoryColumns, check_histories
+from pipelines.ingest.log_state import LogState
 from pipelines.ingest.source import CHUNK_ROWS
+from serving.state.definitions.history_options import HistoryOptions
+from serving.state.errors import DataError
 
 
 def add_histories(table, histories, where):
     check_histories(table, histories, where)
-    return pa.concat_tables(HistoryColumns(table, histories).chunks(0, table.num_rows))
+    return pa.concat_tables(HistoryColumns(table, histories, LogState()).chunks(0, table.num_rows))
 
 
 LIKED = HistoryOptions(name="liked", of="item", by="user", time="time", where="like", max_length=3)
@@ -70,7 +71,7 @@ def test_request_sees_events_before_its_earliest_time():
             "time": [1, 4, 3, 5, 9],
         }
     )
-    (made,) = HistoryColumns(table, [SEEN], "request").chunks(0, 5)
+    (made,) = HistoryColumns(table, [SEEN], LogState(), "request").chunks(0, 5)
     assert made["seen"].to_pylist() == [[], [2], [2], [2], [2, 5, 3, 7]]
 
 
@@ -99,7 +100,7 @@ def test_ages_count_from_the_earliest_time_of_a_request(kind, second):
     times = pa.array([1000, 5000, 4000, 9000], pa.int32())
     times = times.cast(pa.int64() if kind != pa.date32() else pa.int32()).cast(kind)
     table = pa.table({"request": ["a", "b", "b", "c"], "user": [1, 1, 1, 1], "time": times})
-    (made,) = HistoryColumns(table, [AGES], "request").chunks(0, 4)
+    (made,) = HistoryColumns(table, [AGES], LogState(), "request").chunks(0, 4)
     expected = [[], [3000], [3000], [8000, 5000, 4000]]
     for ages, elapsed in zip(made["ages"].to_pylist(), expected, strict=True):
         np.testing.assert_allclose(np.array(ages) * second, elapsed)
@@ -108,7 +109,7 @@ def test_ages_count_from_the_earliest_time_of_a_request(kind, second):
 def test_ages_of_years_keep_seconds_and_their_fractions():
     times = np.array([0, 1, 1.25, 3 * 365 * 86_400])
     table = pa.table({"user": [1] * 4, "time": times})
-    (made,) = HistoryColumns(table, [AGES]).chunks(0, 4)
+    (made,) = HistoryColumns(table, [AGES], LogState()).chunks(0, 4)
     assert made["ages"].to_pylist()[-1] == (times[-1] - times[:-1]).tolist()
 
 
@@ -117,7 +118,7 @@ def test_ages_need_times():
         HistoryOptions(name="ages", of="item", by="user", time="time", ages=True)
     table = pa.table({"user": [1], "time": ["monday"]})
     with pytest.raises(
-        PipelineError, match=r"'time' \(data.histories 'ages': time\): .* Received: 'monday'"
+        DataError, match=r"'time' \(data.histories 'ages': time\): .* Received: 'monday'"
     ):
         add_histories(table, [AGES], "here")
 
@@ -125,9 +126,9 @@ def test_ages_need_times():
 def test_chunks_are_the_same_rows():
     rows = CHUNK_ROWS + 101
     table = _table(rows, users=997, times=10**6)
-    chunks = list(HistoryColumns(table, [SEEN]).chunks(0, rows))
+    chunks = list(HistoryColumns(table, [SEEN], LogState()).chunks(0, rows))
     assert [chunk.num_rows for chunk in chunks] == [CHUNK_ROWS, 101]
-    middle = next(HistoryColumns(table, [SEEN]).chunks(13, 29))
+    middle = next(HistoryColumns(table, [SEEN], LogState()).chunks(13, 29))
     assert middle["seen"].equals(pa.concat_tables(chunks)["seen"].slice(13, 16))
 
 
@@ -152,5 +153,5 @@ def test_timestamps_and_fractions_order_events():
     ],
 )
 def test_one_clear_error(change, message):
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         add_histories(_table(), [SEEN.model_copy(update=change)], "here")

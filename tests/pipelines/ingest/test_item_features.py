@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import load_experiment
 from pipelines.ingest import ingest
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.item_features import item_table
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
+from serving.state.errors import DataError
 
 SCHEMA = Schema(
     (
@@ -141,7 +141,7 @@ PRICED = {"price": np.ones(400)}
     ],
 )
 def test_what_cannot_be_joined_or_drawn_is_refused(tmp_path, table, catalogue, items, message):
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         ingest(options(tmp_path, table, catalogue, **items), SCHEMA, 0, tmp_path / "data")
 
 
@@ -169,5 +169,5 @@ tasks = [{{ name = "click" }}]
 def test_wrong_tables_of_the_file_are_refused(tmp_path, items, more, message):
     path = tmp_path / "x.toml"
     path.write_text(FILE.format(items=items, more=more))
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         load_experiment(path)

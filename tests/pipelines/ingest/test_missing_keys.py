@@ -5,13 +5,8 @@ import pyarrow as pa
 import pytest
 
 from pipelines.common.errors import PipelineError
-from pipelines.common.missing import MISSING_INT
-from pipelines.engines import LOCAL
 from pipelines.evaluation.evaluated_rows import EvaluatedRows
 from pipelines.experiment.evaluation_options import EvaluationOptions
-from pipelines.ingest.aggregates.add_aggregates import with_aggregates
-from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
-from pipelines.ingest.aggregates.online import Aggregates
 from pipelines.ingest.source import ALL, Source, SourceFile
 from pipelines.ingest.split_options import SplitOptions
 from pipelines.ingest.splitter import Splitter, read_chunks
@@ -20,6 +15,8 @@ from pipelines.metrics.intervals import cluster_codes
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.request_rows import request_starts
 from recsys_attn.schema import Categorical, Schema, Task
+from serving.state.columns.missing import MISSING_INT
+from serving.state.online.online_state import OnlineState
 from tests.pipelines.ingest.files import read_all, run, write_parquet
 
 KEYS = {
@@ -63,16 +60,16 @@ def test_a_row_without_a_user_has_no_past(keys, tmp_path):
 
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 def test_online_aggregates_know_nobody_without_a_key(keys, tmp_path):
-    table = _table(keys)
-    source = Source({ALL: [SourceFile.of_table("here", table)]})
-    options = [AggregateOptions(**COUNT), AggregateOptions(**KINDS)]
-    _, state = with_aggregates(source, options, LOCAL, tmp_path)
-    store = Aggregates(state)
-    for key in (None, "" if isinstance(keys[0], str) else MISSING_INT):
-        store.update({"user": key, "item": 1, "time": 100, "shop": 1, "click": 0})
-        found = store.values({"user": key, "shop": 1}, 101)
-        assert found == {"count": None, "kinds": 3}
-    assert store.values({"user": keys[3], "shop": 1}, 101)["count"] == 20
+    path = write_parquet(tmp_path / "rows.parquet", **dict(_table(keys).to_pydict()))
+    run(tmp_path / "out", source="parquet", path=str(path), aggregates=[COUNT, KINDS])
+    with OnlineState(f"lmdb:{tmp_path}/store", tmp_path / "out/state") as state:
+        state.load()
+        for key in (None, "" if isinstance(keys[0], str) else MISSING_INT):
+            state.push({"user": key, "time": 100, "shop": 1})
+            values = state.values({"user": key, "shop": 1}, as_of=101).context
+            assert np.isnan(values["count"])
+            assert values["kinds"] == 3
+        assert state.values({"user": keys[3], "shop": 1}, as_of=101).context["count"] == 20
 
 
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)

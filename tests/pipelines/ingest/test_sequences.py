@@ -5,9 +5,9 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from pipelines.common.errors import PipelineError
 from pipelines.ingest import ingest
 from pipelines.ingest.data_options import DataOptions
+from serving.state.errors import DataError
 
 LISTS = [[1, 2, 3, 4, 5, 6], [7], None, [8, 9], [], [3, 1, 2], [5, 4, 3, 2]]
 USERS = pa.table(
@@ -64,7 +64,7 @@ def test_rows_are_those_of_a_loop(tmp_path, length):
 )
 def test_wrong_files_are_refused(tmp_path, table, message):
     pq.write_table(table, tmp_path / "users.parquet")
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         ingest(options(tmp_path / "users.parquet"), None, 0, tmp_path / "data")
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.common.errors import PipelineError
 from pipelines.ingest.source import ALL, Source, SourceFile
 from pipelines.ingest.split_options import SplitOptions
 from pipelines.ingest.splitter import Splitter, read_chunks
+from serving.state.errors import DataError
 
 TRAIN, VALID, TEST = range(3)
 
@@ -81,9 +81,7 @@ def test_the_sources_own_columns_are_the_defaults():
     np.testing.assert_array_equal(_split(table, by_time, time="time"), _split(table, OPTIONS[0]))
     by_user = SplitOptions(by="user", valid=0.2, test=0.3)
     np.testing.assert_array_equal(_split(table, by_user, user="user"), _split(table, OPTIONS[1]))
-    with pytest.raises(
-        PipelineError, match=r"needs the column of the time: set data\.split\.column"
-    ):
+    with pytest.raises(DataError, match=r"needs the column of the time: set data\.split\.column"):
         _split(table, by_time)
 
 
@@ -101,7 +99,7 @@ def test_the_providers_split():
     two = _provided({name: _table() for name in ("train", "test")}, options)
     assert set(two["test"]) == {TEST}
     np.testing.assert_allclose(np.bincount(two["train"]) / 1009, [0.8, 0.2], atol=0.05)
-    with pytest.raises(PipelineError, match='by = "provided" needs files that name their split'):
+    with pytest.raises(DataError, match='by = "provided" needs files that name their split'):
         _split(_table(), options)
 
 
@@ -119,7 +117,7 @@ def test_the_providers_split():
 )
 def test_times_that_cannot_split(column, values, message):
     table = _table() if values is None else _table().set_column(2, "time", values)
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         _split(table, SplitOptions(by="time", column=column))
 
 
@@ -163,7 +161,7 @@ def test_cuts_of_another_type_or_order_are_errors(kind, cuts, message):
     table = _table()
     times = table["time"].cast(pa.int32()).cast(kind)
     options = SplitOptions(by="time", column="time", valid_from=cuts[0], test_from=cuts[1])
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         _split(table.set_column(2, "time", times), options)
 
 
@@ -188,13 +186,13 @@ def test_a_column_names_the_splits():
     ],
 )
 def test_columns_that_do_not_name_splits(values, message):
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         _by_column(values, [7, 7] if values == ["train", "test"] else None)
 
 
 def test_files_that_name_splits_are_not_mixed_silently():
     parts = {"train": _table(), "test": _table()}
-    with pytest.raises(PipelineError, match=r"name their splits \(train, test\).* is not set"):
+    with pytest.raises(DataError, match=r"name their splits \(train, test\).* is not set"):
         _provided(parts, SplitOptions())
     assert set(_provided(parts, SplitOptions(by="hash"))["test"]) == {TRAIN, VALID, TEST}
 
@@ -215,7 +213,7 @@ def test_an_empty_split_is_an_error(options, message):
     splitter = Splitter(options, Source({ALL: [SourceFile.of_table("here", table)]}), 3)
     splitter(ALL, table, "here")
     splitter.check({"train": 1, "valid": 1, "test": 1})
-    with pytest.raises(PipelineError, match=f"'valid' is empty: 9 rows .*{message}"):
+    with pytest.raises(DataError, match=f"'valid' is empty: 9 rows .*{message}"):
         splitter.check({"train": 9, "valid": 0, "test": 0})
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.common.errors import PipelineError
 from pipelines.ingest.table_checks import check_table
 from recsys_attn.id_transforms import Quantile
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
+from serving.state.errors import DataError
 
 SCHEMA = Schema(
     features=(
@@ -116,7 +116,7 @@ def test_types_are_widened_without_loss(name, values, expected):
     ],
 )
 def test_one_clear_error(table, message):
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         check_table(table, SCHEMA, "data.csv", first_row=1000)
 
 
@@ -126,7 +126,7 @@ def test_sequences_of_one_history_are_equally_long():
     check_table(_columns(kinds=kinds), schema, "here")
     for wrong in ([["a"], ["b"], ["b", "c"]], [["a"], None, ["b"]]):
         message = r"here: columns 'clicked' and 'kinds': expected lists .* in row 10\d; align them"
-        with pytest.raises(PipelineError, match=message):
+        with pytest.raises(DataError, match=message):
             check_table(_columns(kinds=wrong), schema, "here", first_row=100)
 
 

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from pipelines.common.errors import PipelineError
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
+from serving.state.errors import DataError
 from tests.pipelines.ingest.files import (
     THIRDS,
     read_all,
@@ -96,9 +96,7 @@ def test_parquet_at_a_uri_gives_what_local_files_give(tmp_path, where):
 def test_uri_errors_hide_secrets(tmp_path, content):
     with s3.serving({"bucket/in/a.parquet": content} if content else {}) as options:
         uri = f"s3://key:secret@bucket/in?{options}"
-        with pytest.raises(
-            PipelineError, match=r"^s3://bucket/in(/a\.parquet: is not a| holds no)"
-        ):
+        with pytest.raises(DataError, match=r"^s3://bucket/in(/a\.parquet: is not a| holds no)"):
             run(tmp_path / "out", SCHEMA, source="parquet", path=uri, split=THIRDS)
 
 
@@ -148,7 +146,7 @@ def test_histories_of_any_table(tmp_path):
 
 def test_a_task_without_negatives_is_refused(tmp_path):
     write_parquet(tmp_path / "rows.parquet", **_columns(click=[1] * ROWS))
-    with pytest.raises(PipelineError, match="task 'click' has no negative rows in the split 'tr"):
+    with pytest.raises(DataError, match="task 'click' has no negative rows in the split 'tr"):
         run(tmp_path / "out", SCHEMA, source="parquet", path=str(tmp_path), split=THIRDS)
 
 
@@ -162,11 +160,11 @@ def test_a_task_without_negatives_is_refused(tmp_path):
 )
 def test_one_clear_error_of_a_csv(changed, message, tmp_path):
     write_text(tmp_path / "rows.csv", _csv(_columns(**changed)))
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         run(tmp_path / "out", SCHEMA, source="csv", path=str(tmp_path), split=THIRDS)
 
 
 def test_only_parquet_is_read_from_a_uri(tmp_path):
     message = r"'csv' reads local files; .* Received: s3://bucket/rows\.csv\. Copy"
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         run(tmp_path / "out", SCHEMA, source="csv", path="s3://k:s@bucket/rows.csv", split=THIRDS)

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.ingest.events.event_options import EventOptions
 from pipelines.ingest.events.ingest_events import ingest_events
+from serving.state.errors import DataError
 from tests.pipelines.ingest.files import read_all, read_split, run, write_parquet
 
 ROWS = 61
@@ -122,7 +122,7 @@ BAD = {
 @pytest.mark.parametrize("use", [*USES, "events"])
 def test_no_use_takes_what_is_no_time(use, values, tmp_path):
     path = write_parquet(tmp_path / "bad.parquet", **_columns(pa.array(BAD[values])))
-    with pytest.raises(PipelineError, match=r"bad\.parquet: column 'at' \(data\..*expected .*time"):
+    with pytest.raises(DataError, match=r"bad\.parquet: column 'at' \(data\..*expected .*time"):
         _use(use, path, tmp_path / "out")
 
 
@@ -151,5 +151,5 @@ def test_numbers_and_dates_in_two_files_name_both(tmp_path):
     write_parquet(tmp_path / "in" / "a.parquet", **_columns(FORMS["seconds"]))
     write_parquet(tmp_path / "in" / "b.parquet", **_columns(FORMS["s"]))
     message = r"b\.parquet: column 'at': expected int64 as in .*a\.parquet, received timestamp"
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         run(tmp_path / "out", source="parquet", path=str(tmp_path / "in"), histories=[SEEN])

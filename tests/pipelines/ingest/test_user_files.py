@@ -5,11 +5,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.common.errors import PipelineError
 from pipelines.ingest import ingest
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.source import SPLITS
 from recsys_attn.schema import Categorical, Numeric, Schema, Task
+from serving.state.errors import DataError
 from tests.pipelines.ingest.files import (
     THIRDS,
     read_all,
@@ -75,7 +75,7 @@ def test_a_file_without_rows(name, histories, tmp_path):
         write_text(tmp_path / name, header)
     source = "parquet" if name == "no.parquet" else "csv"
     for request in (None, "request"):
-        with pytest.raises(PipelineError, match=rf"{name}: holds no rows"):
+        with pytest.raises(DataError, match=rf"{name}: holds no rows"):
             _ingest(tmp_path, source, name, histories=histories, request=request)
 
 
@@ -84,10 +84,10 @@ def test_a_name_that_two_columns_have(tmp_path):
     table = pa.table([*map(pa.array, columns.values()), pa.array(columns["user"])],
                      names=[*columns, "user"])  # fmt: skip
     pq.write_table(table, tmp_path / "rows.parquet")
-    with pytest.raises(PipelineError, match=r"rows\.parquet: has two columns 'user'"):
+    with pytest.raises(DataError, match=r"rows\.parquet: has two columns 'user'"):
         _ingest(tmp_path, name="rows.parquet")
     write_text(tmp_path / "rows.csv", "user,user,click\na,b,1\n")
-    with pytest.raises(PipelineError, match=r"rows\.csv: has two columns 'user'"):
+    with pytest.raises(DataError, match=r"rows\.csv: has two columns 'user'"):
         _ingest(tmp_path, "csv", "rows.csv")
 
 
@@ -110,7 +110,7 @@ def test_the_label_of_a_csv(click, tmp_path):
         message = (
             r"rows\.csv: column 'click': expected a label of 0, 1, true.*'yes'.*Write 1 for yes"
         )
-        with pytest.raises(PipelineError, match=message):
+        with pytest.raises(DataError, match=message):
             _ingest(tmp_path, "csv", "rows.csv")
         return
     _ingest(tmp_path, "csv", "rows.csv")
@@ -131,7 +131,7 @@ def test_columns_that_cannot_be_read_are_named(tmp_path, changed, message):
     if "asked" not in changed:
         write_parquet(tmp_path / "in" / "a.parquet", **_columns())
     write_parquet(tmp_path / "in" / "b.parquet", **_columns(60, **changed))
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         _ingest(tmp_path, request="request")
 
 
@@ -199,7 +199,7 @@ def test_a_column_of_the_evaluation_with_two_types_or_in_one_file(tmp_path):
         ({}, r"b\.parquet: the column 'land' \(evaluation.segments\) is"),
     ):
         write_parquet(tmp_path / "in" / "b.parquet", **_columns(60), **columns)
-        with pytest.raises(PipelineError, match=message):
+        with pytest.raises(DataError, match=message):
             ingest(options, SCHEMA, 7, tmp_path / "out", named=named)
 
 

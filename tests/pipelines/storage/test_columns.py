@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from pipelines.common.arrow_kinds import LISTS, is_list
 from pipelines.storage.columns import ACCEPTED, accepts, plain
+from serving.state.columns.arrow_kinds import LISTS, is_list
 
 
 @pytest.mark.parametrize("dtype", ACCEPTED)

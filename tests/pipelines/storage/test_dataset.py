@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.common.errors import PipelineError
 from pipelines.storage import dataset as data_module
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.request_rows import request_starts
+from serving.state.errors import DataError
 from tests.support import shop
 
 
@@ -44,13 +44,13 @@ def test_a_damaged_file_is_named(split, how, read_before):
     split, _ = split
     columns = split.columns if read_before else ["item"]
     shop.damage(Path(split.folder) / "part-00001.parquet", how)
-    with pytest.raises(PipelineError, match=r"part-00001\.parquet"):
+    with pytest.raises(DataError, match=r"part-00001\.parquet"):
         list(split.batches(columns))
 
 
 def test_a_missing_column_is_named_with_the_nearest(split):
     split, _ = split
-    with pytest.raises(PipelineError, match=r"part-00000.*'itme'.* Did you mean 'item'\?"):
+    with pytest.raises(DataError, match=r"part-00000.*'itme'.* Did you mean 'item'\?"):
         list(split.batches(["price", "itme"]))
 
 
@@ -93,7 +93,7 @@ def test_a_page_with_another_checksum_is_found(tmp_path):
     content[len(content) // 4] ^= 1
     split = DataSplit(tmp_path)
     path.write_bytes(content)
-    with pytest.raises(PipelineError, match=r"a\.parquet cannot be read: .*It is damaged"):
+    with pytest.raises(DataError, match=r"a\.parquet cannot be read: .*It is damaged"):
         list(split.batches(["item"]))
 
 

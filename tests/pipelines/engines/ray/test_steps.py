@@ -14,15 +14,17 @@ from pipelines.engines import LOCAL, Engine, choose_engine
 from pipelines.features import fit_split
 from pipelines.feed import Feed
 from pipelines.ingest.aggregates.add_aggregates import with_aggregates
-from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
+from pipelines.ingest.log_state import LogState
 from pipelines.scoring.labelled import Scorers, score_split
 from pipelines.scoring.score_files import score
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.load import load_trained
-from tests.pipelines.ingest.aggregates.events import source as of_tables
-from tests.pipelines.ingest.aggregates.events import table as events
+from serving.state.definitions.aggregate_options import AggregateOptions
+from serving.state.definitions.definition import StateDefinition
 from tests.support import shop
+from tests.support.event_logs import source as of_tables
+from tests.support.event_logs import table as events
 
 pytestmark = pytest.mark.xdist_group("ray")
 REQUESTS = (1709, 1, 1511, 7, 13)  # of each row group; the large ones fill a sketch
@@ -121,9 +123,11 @@ def test_aggregates_are_the_same_to_the_byte(engine: Engine, tmp_path: Path) -> 
     for name, each in (("local", LOCAL), ("ray", engine)):
         (tmp_path / name).mkdir()
         rows = of_tables(events(rows=1009))
-        made, state = with_aggregates(rows, aggregates, each, tmp_path / name)
+        state = LogState()
+        made = with_aggregates(rows, aggregates, each, tmp_path / name, state)
         columns.append([table for file in made.parts["all"] for table in file.read(None)])
-        state.save(tmp_path / f"{name}-state")
+        definition = StateDefinition(tuple(aggregates), (), pa.schema(state.columns.values()))
+        state.save(tmp_path / f"{name}-state", definition)
         states.append(_files(tmp_path / f"{name}-state"))
     assert columns[0] == columns[1]
     assert states[0] == states[1]

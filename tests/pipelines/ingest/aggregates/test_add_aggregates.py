@@ -9,14 +9,16 @@ import pytest
 from pipelines.engines import LOCAL
 from pipelines.ingest.aggregates import add_aggregates
 from pipelines.ingest.aggregates.add_aggregates import with_aggregates
-from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
-from pipelines.ingest.aggregates.measures import Codes
-from tests.pipelines.ingest.aggregates.events import definitions, slow, source, table
+from pipelines.ingest.log_state import LogState
+from serving.state.definitions.aggregate_options import AggregateOptions
+from serving.state.keyed.codes import Codes
+from serving.state.keyed.keys import key_bytes
+from tests.support.event_logs import definitions, slow, source, table
 
 
 def made(folder: Path, found, aggregates) -> pa.Table:
     folder.mkdir()
-    found, _ = with_aggregates(found, aggregates, LOCAL, folder)
+    found = with_aggregates(found, aggregates, LOCAL, folder, LogState())
     return pa.concat_tables(
         t for files in found.parts.values() for f in files for t in f.read(None)
     )
@@ -44,11 +46,14 @@ def test_rows_of_many_values_keep_their_numbers(columns) -> None:
     rng = np.random.default_rng(columns)
     rows = pa.table({f"c{c}": rng.permutation(307) for c in range(columns)})
     rows = pa.concat_tables([rows, rows.slice(5, 11)])
-    codes = Codes(rows.schema)
-    found = codes.encode(rows)
+    codes = Codes(rows.column_names)
+    numbers = codes.encode(rows)
     assert len(codes) == 307
-    assert codes.rows(found).equals(rows)
-    np.testing.assert_array_equal(found[307:], found[5:16])
+    expected = [
+        tuple(key_bytes(value, "int64") for value in row.values()) for row in rows.to_pylist()
+    ]
+    assert [codes.keys[number] for number in numbers] == expected
+    np.testing.assert_array_equal(numbers[307:], numbers[5:16])
 
 
 @pytest.mark.parametrize("kind", ["sum", "mean"])

@@ -4,11 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.common.errors import PipelineError
 from pipelines.ingest import table_files
 from pipelines.ingest.events import event_log
 from pipelines.ingest.events.event_log import EventLog
 from pipelines.ingest.events.event_options import EventOptions
+from serving.state.errors import DataError
 from tests.pipelines.ingest.events.logs import NAMES, random_log, write
 
 
@@ -94,7 +94,7 @@ def test_second_is_that_of_the_type(kind, second, tmp_path):
 def test_wrong_columns_are_errors(change, message, tmp_path):
     columns = {"who": [2, 3], "film": [5, 7], "at": [11, 13], "visit": [1, 2], "action": ["a", "b"]}
     path = write(tmp_path / "in.parquet", pa.table(columns | change))
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         list(_log(path, session="visit", columns=("action",)).blocks())
 
 
@@ -135,7 +135,7 @@ def test_the_first_and_the_last_second_are_read(kind, tmp_path):
 )
 def test_missing_columns_are_errors(options, message, tmp_path):
     path = write(tmp_path / "in.parquet", random_log())
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         list(_log(path, **options).blocks())
 
 
@@ -144,11 +144,11 @@ def test_files_of_different_types_are_an_error(tmp_path):
     second = random_log(7)
     write(tmp_path / "1.parquet", second.set_column(1, "film", pa.array(["a"] * 7)))
     with pytest.raises(
-        PipelineError, match=r"1.parquet: .*'film': expected int64, .* string. .*0.parq"
+        DataError, match=r"1.parquet: .*'film': expected int64, .* string. .*0.parq"
     ):
         list(_log(tmp_path).blocks())
 
 
 def test_a_missing_file_is_an_error(tmp_path):
-    with pytest.raises(PipelineError, match="no file or folder is at"):
+    with pytest.raises(DataError, match="no file or folder is at"):
         _log(tmp_path / "absent.parquet")

@@ -13,12 +13,12 @@ from rich.console import Console
 
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
-from pipelines.common.times import shown_time
 from pipelines.ingest import table_files
 from pipelines.ingest.events import buckets, event_log
 from pipelines.ingest.events.buckets import user_hashes
 from pipelines.ingest.events.event_options import EventOptions
 from pipelines.ingest.events.ingest_events import ingest_events
+from serving.state.columns.times import shown_time
 from tests.pipelines.ingest.events.logs import (
     NAMES,
     random_log,

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.common.arrow_kinds import is_text
-from pipelines.common.errors import PipelineError
+from serving.state.columns.arrow_kinds import is_text
+from serving.state.errors import DataError
 
 EXPECTED = (
     "integers, finite floats, dates, timestamps, or ISO 8601 text such as "
@@ -51,10 +51,10 @@ def check_time_type(kind: pa.DataType, name: str, key: str, where: str) -> None:
         where: The file.
 
     Raises:
-        PipelineError: The type is of no times.
+        DataError: The type is of no times.
     """
     if not (_is_number(kind) or ticks_per_second(kind) or pa.types.is_null(kind)):
-        raise PipelineError(
+        raise DataError(
             f"{where}: column {name!r} ({key}): expected times: {EXPECTED}. Received: the type "
             f"{kind}. Convert the column, or name another one."
         )
@@ -70,15 +70,15 @@ def to_ticks(column: pa.Array | pa.ChunkedArray, name: str, key: str, where: str
         where: The file.
 
     Raises:
-        PipelineError: A value is no time; the message names it.
+        DataError: A value is no time; the message names it.
     """
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
     check_time_type(kind, name, key, where)
 
-    def error(value: str, advice: str) -> PipelineError:
-        return PipelineError(
+    def error(value: str, advice: str) -> DataError:
+        return DataError(
             f"{where}: column {name!r} ({key}): expected a time in every row: {EXPECTED}. "
             f"Received: {value}. {advice}"
         )
@@ -160,7 +160,7 @@ def shown_time(tick: int | float, kind: pa.DataType) -> int | float | str:
 
 
 def _of_text(
-    texts: pa.Array | pa.ChunkedArray, error: Callable[[str, str], PipelineError]
+    texts: pa.Array | pa.ChunkedArray, error: Callable[[str, str], DataError]
 ) -> np.ndarray:
     """ISO text as nanoseconds since 1970."""
     matches = pc.match_substring_regex(texts, _ISO)

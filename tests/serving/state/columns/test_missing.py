@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.common.missing import MISSING, MISSING_INT, is_missing, with_nulls
 from serving.encoding.raw_values import missing_value
+from serving.state.columns.missing import MISSING, MISSING_INT, is_missing, with_nulls
 
 CASES = [
     *((kind, ["", "a", None, " "], ["a", " "]) for kind in (pa.string(), pa.large_string())),

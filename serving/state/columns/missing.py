@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.common.arrow_kinds import is_bytes, is_text
+from serving.state.columns.arrow_kinds import is_bytes, is_text
 
 MISSING_INT = int(np.iinfo("int64").min)  # stands for null in int64 tensors
 MISSING: dict[str, Any] = {"string": "", "int64": MISSING_INT, "float32": np.float32(np.nan)}

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal
 
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from pipelines.common.arrow_kinds import is_number
-from pipelines.common.errors import PipelineError
-from pipelines.common.times import check_time_type, ticks_per_second
-from pipelines.common.toml_table import TomlTable
-from pipelines.ingest.table_checks import LABEL_ADVICE
-from pipelines.storage.columns import require_column
+from serving.state.columns.arrow_kinds import is_number
+from serving.state.columns.labels import LABEL_ADVICE
+from serving.state.columns.times import check_time_type, ticks_per_second
+from serving.state.definitions.durations import Duration, check_durations, in_ticks
+from serving.state.definitions.rule import Rule
+from serving.state.definitions.table import DefinitionTable
+from serving.state.errors import DataError, require_column
 
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 PRIOR_STRENGTH = 20.0
+_DURATIONS = ("window", "delay", "resolution", "forget_after")
 _OF = ("rate", "sum", "mean", "distinct")  # kinds of the values of a column
 _LAST = _OF  # of the last n events, which always number n and whose newest is always the newest
 
 
-class AggregateOptions(TomlTable):
+class AggregateOptions(DefinitionTable):
     """A number made of the earlier events with the same `by`.
 
     Attributes:
@@ -40,9 +40,14 @@ class AggregateOptions(TomlTable):
         where: Label column; only rows with 1 are events.
         window: Only events of this time before the row: `"90s"`, `"30m"`, `"1h"`, `"7d"`, `"2w"`;
             if `time` holds numbers, a number in its unit.
+        resolution: The step in which the start of `window` moves, written like it. Set it where
+            a key may have thousands of events in its window: one sum per step is kept of them,
+            in place of each event. None: the start moves with the row.
         last: Only this many last events.
         delay: How much later than its event a label is known: a row sees the events of this much
             earlier. Written like `window`, whose end it moves.
+        forget_after: A key without a row for so long starts anew. Set it where keys come and go,
+            such as sessions, so that an online store does not hold them for ever.
         prior_strength: Events that the prior of a rate counts for; 0: no prior.
         prior_rate: The prior. None: the rate of all earlier events, whatever their key.
     """
@@ -53,9 +58,11 @@ class AggregateOptions(TomlTable):
     time: str
     of: str | None = None
     where: str | None = None
-    window: str | float | None = None
+    window: Duration | None = None
+    resolution: Duration | None = None
     last: int | None = Field(default=None, ge=1)
-    delay: str | float | None = None
+    delay: Duration | None = None
+    forget_after: Duration | None = None
     prior_strength: float = Field(default=PRIOR_STRENGTH, ge=0)
     prior_rate: float | None = Field(default=None, ge=0, le=1)
 
@@ -75,14 +82,19 @@ class AggregateOptions(TomlTable):
         """All columns that it reads."""
         return tuple(name for names in self.roles.values() for name in names)
 
-    def durations(self, ticks: int | None) -> tuple[int | float | None, int | float]:
-        """The window, if there is one, and the delay, in the unit of the time column.
+    def rule(self, ticks: int | None) -> Rule:
+        """The events that it counts.
 
         Args:
-            ticks: Units of a second; None: the column holds numbers.
+            ticks: Units of a second in the times; None if they are numbers.
         """
-        window = None if self.window is None else _in_ticks(self.window, ticks)
-        return window, 0 if self.delay is None else _in_ticks(self.delay, ticks)
+        durations = {
+            key: in_ticks(value, ticks)
+            for key in ("window", "delay", "resolution")
+            if (value := getattr(self, key)) is not None
+        }
+        forgets = self.forget_after is not None
+        return Rule(self.kind, ticks or 1, **durations, last=self.last, forgets=forgets)
 
     @model_validator(mode="after")
     def _check(self) -> AggregateOptions:
@@ -103,26 +115,18 @@ class AggregateOptions(TomlTable):
                 "`prior_strength` and `prior_rate` belong to kind = 'rate'. Received: "
                 f"kind={self.kind!r}"
             )
-        for key in ("window", "delay"):
-            if not _is_duration(getattr(self, key)):
-                raise ValueError(
-                    f"`{key}` must be a whole number with its unit (s, m, h, d or w), such as "
-                    "'7d', or a positive number if `time` holds numbers. Received: "
-                    f"{getattr(self, key)!r}"
-                )
+        check_durations((key, getattr(self, key)) for key in _DURATIONS)
+        if self.resolution is not None and (self.window is None or self.kind == "since_last"):
+            raise ValueError(
+                "`resolution` is the step of a `window` of events that are counted. Received: "
+                f"kind={self.kind!r}, window={self.window!r}"
+            )
+        if self.forget_after is not None and self.window is not None:
+            raise ValueError(
+                "`forget_after` and `window` both end the past; give one of them. Received: "
+                f"forget_after={self.forget_after!r}, window={self.window!r}"
+            )
         return self
-
-
-def _is_duration(value: str | float | None) -> bool:
-    if isinstance(value, str):
-        return re.fullmatch(r"[1-9][0-9]*[smhdw]", value) is not None
-    return value is None or value > 0
-
-
-def _in_ticks(value: str | float, ticks: int | None) -> int | float:
-    if isinstance(value, str):
-        return int(value[:-1]) * SECONDS[value[-1]] * (ticks or 1)
-    return int(value) if value == int(value) else value
 
 
 def check_aggregates(schema: pa.Schema, aggregates: Sequence[AggregateOptions], where: str) -> None:
@@ -138,12 +142,12 @@ def check_aggregates(schema: pa.Schema, aggregates: Sequence[AggregateOptions], 
                 expected = _unlike(aggregate, role, schema.field(name).type)
                 if expected is not None:
                     advice = f" {LABEL_ADVICE}" if "label" in expected else ""
-                    raise PipelineError(
+                    raise DataError(
                         f"{where}: column {name!r} ({key}): expected {expected}, received "
                         f"{schema.field(name).type}.{advice}"
                     )
         if aggregate.name in schema.names:
-            raise PipelineError(
+            raise DataError(
                 f"{where}: the aggregate {aggregate.name!r} would replace a column of that name; "
                 "give data.aggregates another `name`."
             )
@@ -162,10 +166,10 @@ def _unlike(aggregate: AggregateOptions, role: str, kind: pa.DataType) -> str | 
 def _check_durations(aggregate: AggregateOptions, kind: pa.DataType, where: str) -> None:
     holds_numbers = ticks_per_second(kind) is None
     advice = "a number in its unit, such as 604_800" if holds_numbers else "a text such as '7d'"
-    for key in ("window", "delay"):
+    for key in _DURATIONS:
         duration = getattr(aggregate, key)
         if duration is not None and isinstance(duration, str) == holds_numbers:
-            raise PipelineError(
+            raise DataError(
                 f"{where}: data.aggregates {aggregate.name!r}: {key}: the column "
                 f"{aggregate.time!r} holds {kind}, so give {advice}. Received: {duration!r}."
             )

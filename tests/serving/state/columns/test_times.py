@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.common.errors import PipelineError
-from pipelines.common.times import common_time_type, shown_time, to_tick, to_ticks
 from pipelines.storage.exact_casts import cast_exactly
+from serving.state.columns.times import common_time_type, shown_time, to_tick, to_ticks
+from serving.state.errors import DataError
 
 BERLIN = "Europe/Berlin"
 
@@ -89,9 +89,7 @@ def test_text_is_iso_8601_with_or_without_a_zone(kind):
     ],
 )
 def test_what_is_no_time_is_refused_by_its_value(values, kind, message):
-    with pytest.raises(
-        PipelineError, match=rf"a\.parquet: column 'at' \(data\.time\): .*{message}"
-    ):
+    with pytest.raises(DataError, match=rf"a\.parquet: column 'at' \(data\.time\): .*{message}"):
         _ticks(pa.array(values, kind))
 
 
@@ -156,7 +154,7 @@ def test_times_are_shown_by_the_second():
 
 def test_times_and_missing_values_need_no_tensorflow():
     code = (
-        "import sys, pipelines.common.times, pipelines.common.missing; "
+        "import sys, serving.state.columns.times, serving.state.columns.missing; "
         "print({'tensorflow', 'keras'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -4,11 +4,12 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from pipelines.common.errors import PipelineError
 from pipelines.engines import LOCAL
 from pipelines.ingest.aggregates.add_aggregates import with_aggregates
-from pipelines.ingest.aggregates.aggregate_options import AggregateOptions, check_aggregates
-from tests.pipelines.ingest.aggregates.events import source, table
+from pipelines.ingest.log_state import LogState
+from serving.state.definitions.aggregate_options import AggregateOptions, check_aggregates
+from serving.state.errors import DataError
+from tests.support.event_logs import source, table
 
 COUNT = {"name": "clicks", "kind": "count", "by": "user", "time": "time"}
 RATE = {**COUNT, "kind": "rate", "of": "click"}
@@ -35,6 +36,9 @@ COLUMNS = pa.schema(
         ({**COUNT, "by": ()}, "`by` must name one column, or several different"),
         ({**COUNT, "by": ("user", "user")}, "`by` must name one column, or several different"),
         ({**COUNT, "window": "7 days"}, "`window` must be a whole number with its unit"),
+        ({**COUNT, "resolution": "1h"}, "`resolution` is the step of a `window`"),
+        ({**COUNT, "window": "7d", "forget_after": "30d"}, "both end the past; give one of them"),
+        ({**COUNT, "forget_after": "soon"}, "`forget_after` must be a whole number with its unit"),
         ({**COUNT, "delay": 0.0}, "`delay` must be a whole number with its unit"),
     ],
 )
@@ -59,7 +63,7 @@ def test_definition_that_means_nothing_is_refused(options, message) -> None:
     ],
 )
 def test_column_of_the_wrong_type_is_refused(change, message) -> None:
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(DataError, match=message):
         check_aggregates(COLUMNS, [AggregateOptions(**{**COUNT, **change})], "here")
 
 
@@ -76,5 +80,5 @@ def test_value_that_cannot_count_is_an_error(tmp_path, column, values, options, 
     place = rows.column_names.index(column)
     wrong = pa.array([values] * 7, rows.schema.field(column).type)
     files = source(rows.set_column(place, column, wrong), request=None)
-    with pytest.raises(PipelineError, match=message):
-        with_aggregates(files, [AggregateOptions(**options)], LOCAL, tmp_path)
+    with pytest.raises(DataError, match=message):
+        with_aggregates(files, [AggregateOptions(**options)], LOCAL, tmp_path, LogState())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.ingest.aggregates.aggregate_options import AggregateOptions
 from pipelines.ingest.source import ALL, Source, SourceFile
+from serving.state.definitions.aggregate_options import AggregateOptions
 
 OF = {"rate": "click", "sum": "price", "mean": "price", "distinct": "item"}
 KEYS: tuple[str | tuple[str, ...], ...] = ("user", ("item", "user"))
@@ -22,6 +23,11 @@ RANGES: tuple[dict[str, Any], ...] = (
     {"delay": 4.0},
     {"window": 7.0, "delay": 2.0},
     {"last": 2, "delay": 3.0},
+    {"window": 9.0, "resolution": 4.0},
+    {"window": 8.0, "resolution": 3.0, "delay": 2.0},
+    {"forget_after": 6.0},
+    {"forget_after": 5.0, "delay": 2.0},
+    {"forget_after": 7.0, "last": 4},
 )
 
 
@@ -32,6 +38,8 @@ def definitions() -> list[AggregateOptions]:
         for by in KEYS:
             for among in RANGES:
                 if "last" in among and kind not in OF:
+                    continue
+                if "resolution" in among and kind == "since_last":
                     continue
                 name = f"a{len(found)}"
                 more = {**among, "of": OF.get(kind)}
@@ -78,9 +86,18 @@ def slow(
         moment = now - (aggregate.delay or 0)
         events = [(r["time"], i, r) for i, r in enumerate(rows) if _counts(r, aggregate, moment)]
         everyone = [r for *_, r in events]
-        events = [(t, i, r) for t, i, r in events if all(r[k] == row[k] for k in aggregate.keys)]
+        events = [(t, i, r) for t, i, r in events if _same_key(r, row, aggregate)]
+        start = -math.inf
         if aggregate.window is not None:
-            events = [event for event in events if event[0] >= moment - aggregate.window]
+            step = aggregate.resolution or 1
+            start = math.floor((moment - aggregate.window) / step) * step
+        if aggregate.forget_after is not None:
+            start = _begin(
+                [r["time"] for r in rows if _same_key(r, row, aggregate)],
+                now,
+                aggregate.forget_after,
+            )
+        events = [event for event in events if event[0] >= start]
         past = [r for *_, r in sorted(events, key=lambda event: event[:2])]
         if aggregate.last is not None:
             past = past[-aggregate.last :]
@@ -89,6 +106,20 @@ def slow(
             value = _value(past, everyone, aggregate, now)
         found.append(None if value is None else float(np.float32(value)))
     return found
+
+
+def _same_key(row: Mapping[str, Any], other: Mapping[str, Any], aggregate: Any) -> bool:
+    return all(row[key] == other[key] for key in aggregate.keys)
+
+
+def _begin(times: Sequence[int], now: int, gap: float) -> float:
+    """The time from which a key has a past: no row for `gap` comes before it."""
+    begin = math.inf
+    for time in sorted(time for time in times if time < now)[::-1]:
+        if min(begin, now) - time >= gap:
+            break
+        begin = time
+    return begin
 
 
 def _counts(row: Mapping[str, Any], aggregate: AggregateOptions, moment: int) -> bool:

@@ -1,0 +1,1 @@
+"""Columns of events: kinds of Arrow types, times, missing values and labels."""

@@ -1,0 +1,1 @@
+"""Definitions of features over time, as the experiment file declares them."""

@@ -1,0 +1,121 @@
+"""The definition of a state: features over time, and the columns of an event."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import pyarrow as pa
+
+from serving.state.definitions.aggregate_options import AggregateOptions
+from serving.state.definitions.durations import Duration
+from serving.state.definitions.group import (
+    FORMAT,
+    Feature,
+    Group,
+    groups_of,
+    has_prior,
+    names_of,
+    prior_group,
+    prior_key,
+)
+from serving.state.definitions.history_options import HistoryOptions
+from serving.state.errors import DataError
+
+TimeUnit = Literal["s", "ms", "us", "ns"]
+TICKS = dict(zip(get_args(TimeUnit), (1, 10**3, 10**6, 10**9), strict=True))
+
+
+@dataclass(frozen=True)
+class StateDefinition:
+    """What a store keeps of events, and the features that it answers.
+
+    Attributes:
+        aggregates: Numbers of earlier events.
+        histories: Lists of earlier values.
+        columns: Names and types of the columns of an event, as the log has them.
+        late: How much older than the newest event a late one may be; None: any age.
+        event_id: Column of the id of an event; None: each row is an event.
+        time_unit: Unit of times that are numbers since 1970, if they are such.
+    """
+
+    aggregates: tuple[AggregateOptions, ...]
+    histories: tuple[HistoryOptions, ...]
+    columns: pa.Schema
+    late: Duration | None = None
+    event_id: str | None = None
+    time_unit: TimeUnit | None = None
+
+    def of_columns(self, columns: pa.Schema) -> StateDefinition:
+        """The definition over a log, with the columns alone that it reads.
+
+        Args:
+            columns: All columns of the log.
+        """
+        names = dict.fromkeys(name for feature in self.features for name in names_of(feature))
+        if self.event_id is not None:
+            names[self.event_id] = None
+        return replace(self, columns=pa.schema([columns.field(name) for name in names]))
+
+    @property
+    def time(self) -> str:
+        """The column of the times, which all features share."""
+        return self.features[0].time
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The aggregates and the histories."""
+        return (*self.aggregates, *self.histories)
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The features by key, and the running priors, which have the empty key."""
+        groups = groups_of(self.features, self.columns, self.late)
+        priors = prior_group(self.features, self.columns, self.late)
+        return tuple(groups) if priors is None else (*groups, priors)
+
+    def prior_of(self, feature: Feature) -> int | None:
+        """The place of a rate's running prior in the last group; None if it has none."""
+        if not has_prior(feature):
+            return None
+        priors = [prior_key(prior) for prior in self.groups[-1].features]
+        return priors.index(prior_key(feature))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data that `from_dict` reads."""
+        schema = base64.b64encode(self.columns.serialize().to_pybytes()).decode()
+        return {
+            "format": FORMAT,
+            "aggregates": [a.model_dump(mode="json") for a in self.aggregates],
+            "histories": [h.model_dump(mode="json") for h in self.histories],
+            "late": self.late,
+            "event_id": self.event_id,
+            "time_unit": self.time_unit,
+            "types": {field.name: str(field.type) for field in self.columns},  # to read
+            "columns": schema,  # the same, exactly
+        }
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any], where: str) -> StateDefinition:
+        """The definition that `to_dict` wrote.
+
+        Raises:
+            DataError: It is of another version.
+        """
+        if saved.get("format") != FORMAT:
+            raise DataError(
+                f"{where}: expected a state of format {FORMAT}, received {saved.get('format')!r}. "
+                "Make it again with `recsys-attn ingest` of this version."
+            )
+        columns = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(saved["columns"])))
+        return cls(
+            tuple(AggregateOptions.model_validate(table) for table in saved["aggregates"]),
+            tuple(HistoryOptions.model_validate(table) for table in saved["histories"]),
+            columns,
+            saved["late"],
+            saved["event_id"],
+            saved["time_unit"],
+        )

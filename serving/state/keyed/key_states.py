@@ -1,0 +1,121 @@
+"""The states of some keys of a group: events are added, values are read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from serving.state.columns.times import to_ticks
+from serving.state.definitions.group import Group
+from serving.state.definitions.history_options import HistoryOptions
+from serving.state.keyed.listed_values import to_words
+from serving.state.past.measures import measure
+from serving.state.past.past import Past
+from serving.state.past.repeats import is_first
+from serving.state.past.segments import Segments
+
+
+class KeyStates:
+    """The states of keys 0 to `keys - 1` of one group.
+
+    Args:
+        group: The features.
+        keys: Number of keys.
+
+    Attributes:
+        versions: `(keys,)`, how many times each state was written.
+        newest: `(keys,)`, time of the newest row of each key.
+        offsets: For each key, by id of the log, the place in it of the last row that was added.
+        segments: The times of the rows, if keys are forgotten.
+        pasts: Of each feature.
+        texts: Values of histories; those of one event are at the number in its parts.
+    """
+
+    def __init__(self, group: Group, keys: int) -> None:
+        self.group = group
+        self.versions = np.zeros(keys, np.int64)
+        self.newest = np.full(keys, no_time(group), np.float64 if group.has_float_times else "i8")
+        self.offsets: list[dict[int, int]] = [{} for _ in range(keys)]
+        self.segments = None if group.gap is None else Segments(group.gap, group.late_ticks)
+        self.pasts = [Past(rule, keys) for rule in group.rules]
+        self.texts: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self.newest)
+
+    def add(
+        self,
+        key: np.ndarray,
+        rows: pa.Table,
+        where: str,
+        events: np.ndarray | None = None,
+        seen: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Adds rows of the log; returns `(rows,)`, as bits, which features have counted each event.
+
+        Args:
+            key: `(rows,)`, the number of each row's key; negative: it has none.
+            rows: Columns as the log has them.
+            where: Name of the rows, for errors.
+            events: `(rows,)`, equal numbers for equal events; negative: of no other row.
+            seen: `(rows,)`, as bits, the features that have counted each event before.
+
+        Raises:
+            DataError: A time, a label or a number is invalid; then nothing is added.
+        """
+        group = self.group
+        time = to_ticks(rows[group.time], group.time, "time", where)
+        measured = [(f, *measure(rows, f, where)) for f in group.features]
+        present = key >= 0
+        counted = np.zeros(len(key), np.int64) if seen is None else seen.copy()
+        np.maximum.at(self.newest, key[present], time[present])
+        if self.segments is not None:
+            self.segments.add(key[present], time[present], time[present])
+        for place, (feature, is_event, parts) in enumerate(measured):
+            use = is_event & present & (counted >> place & 1 == 0)
+            if events is not None:
+                use &= is_first(events, use)
+            counted |= use.astype(np.int64) << place
+            if isinstance(feature, HistoryOptions):
+                parts = self._with_values(feature, rows, parts)
+            self.pasts[place].add(key[use], time[use], parts[use])
+        return counted
+
+    def forget(self) -> None:
+        """Adds up or drops what no moment from the newest row on needs."""
+        for past in self.pasts:
+            past.forget(self.newest, self.segments)
+        if self.segments is not None:
+            self.segments.forget(self.newest)
+
+    def begin(self, key: np.ndarray, moment: np.ndarray) -> np.ndarray | None:
+        """`(rows,)`: the time from which each key has a past, if keys are forgotten."""
+        return None if self.segments is None else self.segments.begin(key, moment)
+
+    def part(self, first: int, stop: int) -> KeyStates:
+        """The states of keys `first` to `stop - 1`."""
+        part = KeyStates(self.group, stop - first)
+        part.versions, part.newest = self.versions[first:stop], self.newest[first:stop]
+        part.offsets, part.texts = self.offsets[first:stop], self.texts
+        for own, past in zip(part.pasts, self.pasts, strict=True):
+            span = slice(*np.searchsorted(past.key, [first, stop]))
+            own.key, own.time, own.parts = past.key[span] - first, past.time[span], past.parts[span]
+            if past.rule.has_totals:
+                own.totals = past.totals[first:stop]
+        if self.segments is not None and part.segments is not None:
+            span = slice(*np.searchsorted(self.segments.key, [first, stop]))
+            part.segments.key = self.segments.key[span] - first
+            part.segments.first = self.segments.first[span]
+            part.segments.until = self.segments.until[span]
+        return part
+
+    def _with_values(
+        self, feature: HistoryOptions, rows: pa.Table, parts: np.ndarray
+    ) -> np.ndarray:
+        words = to_words(rows[feature.of], self.texts)
+        return np.stack([parts[:, 0], words], axis=1)
+
+
+def no_time(group: Group) -> int | float:
+    """The time of a key without rows."""
+    return -np.inf if group.has_float_times else np.iinfo(np.int64).min

@@ -1,0 +1,65 @@
+"""Keys: typed and length-prefixed bytes of the values of `by`."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from serving.state.columns.arrow_kinds import is_bytes, is_text
+
+Key = tuple[bytes, ...]  # of each column
+KeyKind = Literal["string", "int64", "float64"]
+_LONGEST = 60  # bytes of one column, as a key of LMDB has at most 511
+_SIZES = {b"i": 9, b"f": 9, b"h": 17, b"s": None}
+
+
+def key_kind(kind: pa.DataType) -> KeyKind:
+    """The kind of key of a column: ids of 64 bits without sign are their digits."""
+    if is_text(kind) or is_bytes(kind) or pa.types.is_uint64(kind) or pa.types.is_decimal(kind):
+        return "string"
+    return "float64" if pa.types.is_floating(kind) else "int64"
+
+
+def column_keys(values: pa.Array) -> list[bytes]:
+    """The bytes of each value, none of which is missing."""
+    kind = key_kind(values.type)
+    if pa.types.is_temporal(values.type):
+        values = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
+    return [key_bytes(value, kind) for value in values.to_pylist()]
+
+
+def key_bytes(value: Any, kind: KeyKind) -> bytes:
+    """The bytes of one value, as `column_keys` gives them.
+
+    Args:
+        value: A text, bytes or a number.
+        kind: The kind of its column.
+    """
+    if kind == "int64":
+        return b"i" + struct.pack(">q", value)
+    if kind == "float64":
+        return b"f" + struct.pack(">d", value)
+    data = value if isinstance(value, bytes) else str(value).encode()
+    if len(data) > _LONGEST:
+        return b"h" + hash_of(data)
+    return b"s" + struct.pack(">H", len(data)) + data
+
+
+def split_key(data: bytes) -> Key:
+    """The bytes of each column from those of a key, one after the other."""
+    parts = []
+    while data:
+        size = _SIZES[data[:1]]
+        if size is None:
+            size = 3 + int(struct.unpack(">H", data[1:3])[0])
+        parts.append(data[:size])
+        data = data[size:]
+    return tuple(parts)
+
+
+def hash_of(data: bytes) -> bytes:
+    """A hash of 16 bytes, so long that two values never share one."""
+    return hashlib.blake2b(data, digest_size=16).digest()

@@ -1,0 +1,65 @@
+"""The clock of a state, in the unit of its times."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from serving.state.columns.times import ticks_per_second, to_tick
+from serving.state.definitions.definition import TICKS, StateDefinition
+from serving.state.errors import DataError
+
+
+class Clock:
+    """The time of now as the log would hold it.
+
+    Args:
+        definition: The features.
+        seconds: Seconds since 1970.
+    """
+
+    def __init__(
+        self, definition: StateDefinition, seconds: Callable[[], float] = time.time
+    ) -> None:
+        self._kind = definition.columns.field(definition.time).type
+        self._unit = definition.time_unit
+        self._name = definition.time
+        self._seconds = seconds
+
+    def now(self, later: float = 0.0) -> int | float | None:
+        """The time of now in ticks; None if times are numbers of an unknown unit.
+
+        Args:
+            later: Seconds to add.
+        """
+        seconds = self._seconds() + later
+        if ticks_per_second(self._kind) is not None:
+            return to_tick(datetime.fromtimestamp(seconds, UTC), self._kind)
+        if self._unit is None:
+            return None
+        ticks = seconds * TICKS[self._unit]
+        return int(ticks) if pa.types.is_integer(self._kind) else ticks
+
+    def moment(self, as_of: Any) -> int | float:
+        """A given time in ticks, or that of now for None.
+
+        Raises:
+            DataError: It is no time of the log, or is needed.
+        """
+        tick = self.now() if as_of is None else to_tick(as_of, self._kind)
+        if tick is not None:
+            return tick
+        if as_of is None:
+            raise DataError(
+                f"`as_of`: expected a time, as the times of the log ({self._name!r}) are numbers "
+                "of an unknown unit. Set `data.time_unit` in the experiment and make the state "
+                "again, or send `as_of`."
+            )
+        raise DataError(
+            f"`as_of`: expected a time as the log holds it ({self._name!r}: {self._kind}). "
+            f"Received: {as_of!r}."
+        )

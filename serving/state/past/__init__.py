@@ -1,0 +1,1 @@
+"""The past of keys: the events that each feature keeps, and its values at any moment."""

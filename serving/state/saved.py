@@ -1,0 +1,130 @@
+"""A state in a folder, as `ingest` writes it: the definition, and a blob for each key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from serving.state.definitions.definition import StateDefinition
+from serving.state.definitions.group import Group
+from serving.state.errors import DataError
+from serving.state.keyed.blobs import encode
+from serving.state.keyed.key_states import KeyStates
+from serving.state.keyed.keys import Key
+
+DEFINITION = "state.json"
+_SCHEMA = pa.schema({"key": pa.list_(pa.binary()), "blob": pa.binary()})
+_IDS = pa.schema({"key": pa.list_(pa.binary()), "event": pa.binary(), "bits": pa.int64()})
+
+
+class SavedWriter:
+    """Writes a state into a new folder; a context manager.
+
+    Args:
+        folder: The folder to make.
+        definition: The features.
+        newest: Time of the newest row; None: there was none.
+    """
+
+    def __init__(
+        self, folder: Path, definition: StateDefinition, newest: int | float | None
+    ) -> None:
+        self._folder = folder
+        self._files: dict[bytes, pq.ParquetWriter] = {}
+        self._open = ExitStack()
+        folder.mkdir(parents=True, exist_ok=True)
+        content = {**definition.to_dict(), "newest": newest}
+        text = json.dumps(content, indent=2) + "\n"
+        (folder / DEFINITION).write_text(text, encoding="utf-8")
+
+    def write(self, group: Group, keys: Sequence[Key], states: KeyStates) -> None:
+        """Adds some keys of a group."""
+        if group.fingerprint not in self._files:
+            path = _path(self._folder, group)
+            file = pq.ParquetWriter(path, _SCHEMA, compression="zstd")
+            self._files[group.fingerprint] = self._open.enter_context(file)
+        columns = [list(map(list, keys)), encode(states)]
+        self._files[group.fingerprint].write_table(pa.table(columns, schema=_SCHEMA))
+
+    def write_ids(self, group: Group, ids: Mapping[tuple[Key, bytes], int]) -> None:
+        """Writes which features, as bits, have counted each event that may arrive again."""
+        if ids:
+            columns = [[list(key) for key, _ in ids], [event for _, event in ids], [*ids.values()]]
+            pq.write_table(pa.table(columns, schema=_IDS), _path(self._folder, group, ".ids"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+
+@dataclass(frozen=True)
+class SavedState:
+    """A state that `SavedWriter` has written.
+
+    Attributes:
+        folder: The folder: `data/state` of a run, or `assets.extra/state` of an export.
+        definition: The features.
+        newest: Time of the newest row; None: there was none.
+    """
+
+    folder: Path
+    definition: StateDefinition
+    newest: int | float | None
+
+    @classmethod
+    def open(cls, folder: Path) -> SavedState:
+        """Reads the definition.
+
+        Raises:
+            DataError: The folder holds no state, or one of another version.
+        """
+        path = folder / DEFINITION
+        try:
+            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise DataError(
+                f"{folder} holds no state: {DEFINITION} is missing. `recsys-attn ingest` writes "
+                "one if the experiment has `data.aggregates` or `data.histories`."
+            ) from None
+        except ValueError as error:
+            raise DataError(f"{path} is damaged: {error}. Make it again with `ingest`.") from None
+        return cls(folder, StateDefinition.from_dict(content, str(path)), content["newest"])
+
+    def keys(self, group: Group) -> int:
+        """How many keys a group has."""
+        return int(pq.ParquetFile(_path(self.folder, group)).metadata.num_rows)
+
+    def blobs(self, group: Group) -> Iterator[tuple[list[Key], list[bytes]]]:
+        """The keys of a group and their states, in parts."""
+        with pq.ParquetFile(_path(self.folder, group)) as file:
+            for batch in file.iter_batches():
+                yield list(map(tuple, batch["key"].to_pylist())), batch["blob"].to_pylist()
+
+    def ids(self, group: Group) -> Iterator[tuple[list[tuple[Key, bytes]], list[int]]]:
+        """The events that may arrive again and the features that have counted them, in parts."""
+        path = _path(self.folder, group, ".ids")
+        if path.exists():
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches():
+                    keys = map(tuple, batch["key"].to_pylist())
+                    events = list(zip(keys, batch["event"].to_pylist(), strict=True))
+                    yield events, batch["bits"].to_pylist()
+
+
+def _path(folder: Path, group: Group, kind: str = "") -> Path:
+    return folder / f"{group.fingerprint.hex()}{kind}.parquet"
