@@ -14,6 +14,7 @@ from serving.state.columns.times import ticks_per_second
 from serving.state.definitions.aggregate_options import AggregateOptions
 from serving.state.definitions.durations import Duration, in_ticks
 from serving.state.definitions.history_options import HistoryOptions
+from serving.state.definitions.key_kinds import KeyKind, key_kind
 from serving.state.definitions.rule import Rule
 
 Feature = AggregateOptions | HistoryOptions
@@ -37,17 +38,17 @@ class Group:
     columns: pa.Schema
     late: Duration | None = None
 
-    @property
+    @cached_property
     def time(self) -> str:
         """The column of the times."""
         return self.features[0].time
 
-    @property
+    @cached_property
     def ticks(self) -> int | None:
         """Units of a second of the times; None if they are numbers."""
         return ticks_per_second(self.columns.field(self.time).type)
 
-    @property
+    @cached_property
     def has_float_times(self) -> bool:
         """Whether times are float64; else they are int64."""
         return bool(pa.types.is_floating(self.columns.field(self.time).type))
@@ -57,13 +58,18 @@ class Group:
         """The events that each feature counts."""
         return tuple(feature.rule(self.ticks) for feature in self.features)
 
-    @property
+    @cached_property
+    def key_kinds(self) -> dict[str, KeyKind]:
+        """The kind of key of each column."""
+        return {field.name: key_kind(field.type) for field in self.columns}
+
+    @cached_property
     def gap(self) -> int | float | None:
         """The time without a row after which a key starts anew, in the unit of the times."""
         after = self.features[0].forget_after
         return None if after is None else in_ticks(after, self.ticks)
 
-    @property
+    @cached_property
     def late_ticks(self) -> int | float | None:
         """`late` in the unit of the times."""
         return None if self.late is None else in_ticks(self.late, self.ticks)

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from serving.state.definitions.group import FORMAT, Group
+from serving.state.definitions.key_kinds import key_kind
 from serving.state.errors import DataError
 from serving.state.keyed.key_states import KeyStates
-from serving.state.keyed.keys import key_kind
 from serving.state.keyed.words import Section, Unpacker, pack
 
 _HEADER = 5

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
-from serving.state.columns.arrow_kinds import is_bytes, is_text
+from serving.state.definitions.key_kinds import KeyKind, key_kind
 
 Key = tuple[bytes, ...]  # of each column
-KeyKind = Literal["string", "int64", "float64"]
 _LONGEST = 60  # bytes of one column, as a key of LMDB has at most 511
 _SIZES = {b"i": 9, b"f": 9, b"h": 17, b"s": None}
-
-
-def key_kind(kind: pa.DataType) -> KeyKind:
-    """The kind of key of a column: ids of 64 bits without sign are their digits."""
-    if is_text(kind) or is_bytes(kind) or pa.types.is_uint64(kind) or pa.types.is_decimal(kind):
-        return "string"
-    return "float64" if pa.types.is_floating(kind) else "int64"
 
 
 def column_keys(values: pa.Array) -> list[bytes]:

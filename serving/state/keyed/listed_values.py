@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from serving.state.keyed.keys import key_kind
+from serving.state.definitions.key_kinds import key_kind
 
 
 def to_words(column: pa.ChunkedArray, texts: list[str]) -> np.ndarray:

@@ -60,7 +60,10 @@ class Unpacker:
         size = counts * width
         if (counts < 0).any() or (self._next + size > self._ends).any():
             raise ValueError("a key has fewer words than its header says")
-        rows = self._words[_places(self._next, size)].reshape(-1, width)
+        if len(size) == 1:  # as of the user of a request
+            rows = self._words[self._next[0] : self._next[0] + size[0]].reshape(-1, width).copy()
+        else:
+            rows = self._words[_places(self._next, size)].reshape(-1, width)
         self._next = self._next + size
         return rows
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from serving.state.columns.missing import MISSING_INT
 from serving.state.definitions.aggregate_options import AggregateOptions
 from serving.state.definitions.definition import StateDefinition
 from serving.state.definitions.group import Group
 from serving.state.definitions.history_options import HistoryOptions
-from serving.state.errors import DataError, require_column
+from serving.state.errors import require_column
 from serving.state.keyed.blobs import decode
 from serving.state.keyed.key_states import KeyStates
-from serving.state.keyed.keys import Key, key_bytes, key_kind
+from serving.state.keyed.keys import Key, KeyKind
 from serving.state.keyed.listed_values import from_words
 from serving.state.online.clock import Clock
+from serving.state.online.request_keys import request_keys
 from serving.state.past.past import Past
 from serving.state.past.values import feature_values
 from serving.state.stores.store import Cell, Store
@@ -78,7 +76,8 @@ class StateReader:
             StoreUnavailable: The store does not answer.
         """
         moment = self._clock.moment(as_of)
-        groups = [_Keys.of(group, context, candidates) for group in self._definition.groups]
+        request = _Request(context, candidates)
+        groups = [_Keys.of(group, request) for group in self._definition.groups]
         cells = [cell for keys in groups for cell in keys.cells]
         blobs = iter(self._store.read(cells))
         states = [decode(keys.group, [next(blobs) for _ in keys.cells]) for keys in groups]
@@ -109,26 +108,40 @@ class _Keys:
     is_of_candidates: bool
 
     @classmethod
-    def of(
-        cls, group: Group, context: Mapping[str, Any], candidates: Mapping[str, Sequence[Any]]
-    ) -> _Keys:
-        own = [name for name in group.by if name not in context]
-        for name in own:
-            require_column([*context, *candidates], name, "a key of the state", "the request")
-        rows = len(candidates[own[0]]) if own else 1
-        columns = []
-        for name in group.by:
-            kind = group.columns.field(name).type
-            values = candidates[name] if name in own else [context[name]] * rows
-            columns.append([_key_bytes(value, key_kind(kind), name) for value in values])
-        keys: list[Key | None] = [
-            None if None in row else row
-            for row in (zip(*columns, strict=True) if columns else [()])
+    def of(cls, group: Group, request: _Request) -> _Keys:
+        is_of_candidates = any(name in request.candidates for name in group.by)
+        columns = [request.column(group, name, is_of_candidates) for name in group.by]
+        numbers: dict[Key, int] = {}
+        number = [
+            -1 if None in key else numbers.setdefault(key, len(numbers))
+            for key in (zip(*columns, strict=True) if columns else [()])
         ]
-        numbers = {key: n for n, key in enumerate(dict.fromkeys(k for k in keys if k is not None))}
         cells = [Cell(group.fingerprint, key) for key in numbers]
-        number = [-1 if key is None else numbers[key] for key in keys]
-        return cls(group, cells, np.array(number, np.int64), bool(own))
+        return cls(group, cells, np.array(number, np.int64), is_of_candidates)
+
+
+class _Request:
+    """The columns of a request as bytes of keys, each made once."""
+
+    def __init__(self, context: Mapping[str, Any], candidates: Mapping[str, Sequence[Any]]) -> None:
+        self._context = context
+        self.candidates = candidates
+        self._rows = len(next(iter(candidates.values()), ()))
+        self._bytes: dict[tuple[str, KeyKind], list[bytes | None]] = {}
+
+    def column(self, group: Group, name: str, is_of_candidates: bool) -> list[bytes | None]:
+        """The bytes of one column of the key of a group, for each of its rows."""
+        kind = group.key_kinds[name]
+        if (name, kind) not in self._bytes:
+            require_column(
+                [*self._context, *self.candidates], name, "a key of the state", "request"
+            )
+            values = self.candidates[name] if name in self.candidates else [self._context[name]]
+            self._bytes[name, kind] = request_keys(values, kind, name)
+        of_column = self._bytes[name, kind]
+        if is_of_candidates and name not in self.candidates:
+            return of_column * self._rows
+        return of_column
 
 
 class _Values:
@@ -174,7 +187,7 @@ class _Values:
     ) -> list[list[Any]]:
         start, end = past.ranges(*rows)
         lists: list[list[Any]] = []
-        kind = key_kind(states.group.columns.field(feature.of).type)
+        kind = states.group.key_kinds[feature.of]
         for first, last, moment in zip(start, end, rows[1], strict=True):
             if feature.ages:
                 lists.append(((moment - past.time[first:last]) / past.rule.second).tolist())
@@ -182,21 +195,3 @@ class _Values:
                 known, words = past.parts[first:last].T
                 lists.append(from_words(known, words.copy(), kind, states.texts))
         return lists
-
-
-def _key_bytes(value: Any, kind: str, name: str) -> bytes | None:
-    """The bytes of a value of a request; None for a missing one."""
-    if value is None or value == "" or value == b"" or value == MISSING_INT:
-        return None
-    if isinstance(value, np.generic):
-        value = value.item()
-    if kind == "string" and isinstance(value, str | bytes):
-        return key_bytes(value, "string")
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if kind == "int64" and is_number and value == int(value):
-        return key_bytes(int(value), "int64")
-    if kind == "float64" and is_number:
-        return None if math.isnan(value) else key_bytes(float(value), "float64")
-    raise DataError(
-        f"column {name!r}, a key of the state: expected {kind}, as in the log. Received: {value!r}."
-    )
