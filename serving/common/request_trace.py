@@ -14,6 +14,25 @@ from serving.common.request import Arrays, InferenceRequest, RequestContext
 from serving.common.trace_context import NO_TRACE, TraceContext
 
 
+@dataclass
+class StateOfRequest:
+    """How a store completed a request.
+
+    Attributes:
+        fingerprint: That of the definition of the state.
+        names: The inputs that the store was asked for.
+        as_of: The time of their values, as text.
+        lag_seconds: By how much the state was behind its log; None if nothing follows a log.
+        is_degraded: Whether the store did not answer, so that its inputs are missing.
+    """
+
+    fingerprint: str
+    names: tuple[str, ...]
+    as_of: str = ""
+    lag_seconds: float | None = None
+    is_degraded: bool = False
+
+
 @dataclass(eq=False)
 class RequestTrace:
     """The record of one request. The code that serves it fills it in.
@@ -33,6 +52,7 @@ class RequestTrace:
         rows: Its rows or requests: the first dimension of the inputs.
         candidates: Its scored rows: the rows, or the candidates of all requests.
         batch_rows: Rows of the batch that it was computed in.
+        state: How a store completed the inputs; None without one.
         user_hits, user_misses: Rows with a user whose state was known, and not.
         is_admitted: Whether it was let into the queue of the concurrency limit.
         queue_seconds, runtime_seconds, seconds: Time of waiting, of computation, and in all.
@@ -58,6 +78,7 @@ class RequestTrace:
     rows: int = 0
     candidates: int = 0
     batch_rows: int = 0
+    state: StateOfRequest | None = None
     user_hits: int = 0
     user_misses: int = 0
     is_admitted: bool = False

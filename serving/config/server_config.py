@@ -35,6 +35,7 @@ def _option(
 
 _versions = functools.partial(_option, group="Advanced: models and versions")
 _computation = functools.partial(_option, group="Advanced: batching and computation")
+_state = functools.partial(_option, group="Advanced: state of users and items")
 _limit = functools.partial(_option, group="Advanced: limits")
 _grpc = functools.partial(_option, group="Advanced: gRPC")
 _security = functools.partial(_option, group="Advanced: security")
@@ -127,6 +128,23 @@ class ServerConfig:
         0,
         "Users whose states are kept between requests, for each version of a next-item model that "
         "can go on from a state; 0 for none.",
+        0,
+    )
+
+    state: str = _state(
+        "",
+        "Store of features over time, lmdb:FOLDER or redis://HOST:PORT: requests of `rank` may "
+        "then leave out what it knows, and name a user and items alone.",
+    )
+    state_timeout_ms: float = _state(
+        5.0,
+        "Milliseconds that a request waits for the store; without an answer its features are "
+        "missing.",
+        0.1,
+    )
+    state_max_lag: float = _state(
+        0.0,
+        "Seconds by which a state may be behind its log when a version begins to serve; 0 for any.",
         0,
     )
 

@@ -94,6 +94,10 @@ class Signature:
         self.input_specs[name] = TensorSpec.from_proto(info)
         self.optional |= {name}
 
+    def allow_absent(self, names: Collection[str]) -> None:
+        """Lets requests leave out inputs, which a layer around the computation completes."""
+        self._required -= set(names)
+
     def wrap(self, wrap: Callable[[Compute], Compute]) -> None:
         """Puts a layer around the computation, such as batching."""
         self._compute = wrap(self._compute)
@@ -165,7 +169,8 @@ class Signature:
             if name in self._raw:
                 inputs[name] = array = self._raw_values(name, array)
             self._check(name, array)
-        check_histories(self.input_specs, lambda name: [inputs[name].shape[-1]], "the request")
+        sent = {name: spec for name, spec in self.input_specs.items() if name in inputs}
+        check_histories(sent, lambda name: [inputs[name].shape[-1]], "the request")
         if self.is_batched:
             _check_same(inputs, 0, "batch size (first dimension)")
         of_candidates = {

@@ -23,6 +23,7 @@ from serving.config.batching import BatchingParameters
 from serving.config.files import read_batching_parameters
 from serving.encoding.raw_values import missing_value
 from serving.inference.service import replay
+from serving.inference.state_inputs import StateInputs, StateOptions
 from serving.inference.user_states import UserStates
 from serving.models.model import Model
 from serving.models.signature import Compute, Signature
@@ -46,6 +47,7 @@ class LoadOptions:
         warmup_iterations: Number of warm-up passes; 0 for none.
         max_candidates: Rows or candidates that a request may have.
         user_states: Users whose states are kept, for each version that can go on from a state.
+        state: The store that completes requests; None for none.
         warmed: Called after a warm-up, with the version's folder, the seconds, and whether it
             succeeded.
     """
@@ -56,6 +58,7 @@ class LoadOptions:
     warmup_iterations: int = 1
     max_candidates: int = 100_000
     user_states: int = 0
+    state: StateOptions | None = None
     report_warmup: Callable[[str, float, bool], None] | None = None
 
 
@@ -94,10 +97,13 @@ class Loader:
     def _prepare(self, model: Model) -> None:
         parameters = self._parameters(model.path)
         states = UserStates.of(model, self._options.user_states)
+        state_inputs = StateInputs.of(model, self._options.state)
         for signature in model.signatures.values():
             self._guard(signature, parameters, is_ours(model.path))
             if states is not None:
                 states.serve(signature)
+            if state_inputs is not None:
+                state_inputs.serve(signature)
             signature.wrap(functools.partial(_limited, limit=self._options.max_candidates))
         if self._options.warmup_iterations:
             self._warm_up(model, parameters)

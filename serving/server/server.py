@@ -30,6 +30,7 @@ from serving.server.certificates import report_certificates
 from serving.server.listener import Listener
 from serving.server.loader import Loader, LoadOptions
 from serving.server.observers import Observers
+from serving.server.state import open_state
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -156,6 +157,7 @@ def _make_server(config: ServerConfig, listener: Listener, metrics: ServerMetric
             ),
             max_candidates=config.max_candidates,
             user_states=config.user_states,
+            state=open_state(config),
             report_warmup=None if metrics is None else metrics.observe_warmup,
         )
     )

@@ -25,6 +25,7 @@ SCHEMA = pa.schema(
         pa.field("milliseconds", pa.float64(), nullable=False),
         pa.field("log", pa.binary(), nullable=False),  # a serialized PredictionLog
         pa.field("trace_id", pa.string(), nullable=False),  # empty without a trace
+        pa.field("state", pa.string(), nullable=False),  # JSON of `StateOfRequest`, or empty
     ]
 )
 _WITH_STATISTICS = ["time", "model", "version"]  # by which readers skip row groups
@@ -45,6 +46,7 @@ class Row(NamedTuple):
     milliseconds: float
     log: bytes
     trace_id: str = ""
+    state: str = ""
 
 
 class LogFiles:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 from tensorflow_serving.apis import model_pb2, prediction_log_pb2
 
 from serving.common.request_trace import RequestTrace
@@ -35,7 +38,7 @@ def to_row(trace: RequestTrace, sampling_rate: float) -> Row:
     log.log_metadata.sampling_config.sampling_rate = sampling_rate
     log.log_metadata.timestamp_secs = int(seconds)
     name = "" if trace.message is None else trace.message.DESCRIPTOR.full_name
-    if name in _LOGS:
+    if name in _LOGS and trace.state is None:
         part = getattr(log, _LOGS[name])
         part.request.CopyFrom(trace.message)
         part.response.CopyFrom(trace.response)
@@ -53,6 +56,7 @@ def to_row(trace: RequestTrace, sampling_rate: float) -> Row:
         trace_id=trace.outgoing.trace_id,
         milliseconds=1000 * trace.seconds,
         log=log.SerializeToString(),
+        state="" if trace.state is None else json.dumps(asdict(trace.state)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,6 +24,7 @@ from serving.state.definitions.group import (
     prior_key,
 )
 from serving.state.definitions.history_options import HistoryOptions
+from serving.state.definitions.key_kinds import KeyKind, key_kind
 from serving.state.errors import DataError
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
@@ -76,6 +78,22 @@ class StateDefinition:
         groups = groups_of(self.features, self.columns, self.late)
         priors = prior_group(self.features, self.columns, self.late)
         return tuple(groups) if priors is None else (*groups, priors)
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """The columns of all keys."""
+        return frozenset(name for group in self.groups for name in group.by)
+
+    @cached_property
+    def key_kinds(self) -> dict[str, KeyKind]:
+        """The kind of each column as a key."""
+        return {field.name: key_kind(field.type) for field in self.columns}
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """Eight bytes that are equal for equal groups."""
+        groups = b"".join(group.fingerprint for group in self.groups)
+        return hashlib.blake2b(groups, digest_size=8).digest()
 
     def prior_of(self, feature: Feature) -> int | None:
         """The place of a rate's running prior in the last group; None if it has none."""

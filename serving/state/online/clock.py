@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from serving.state.columns.times import ticks_per_second, to_tick
+from serving.state.columns.times import shown_time, ticks_per_second, to_tick
 from serving.state.definitions.definition import TICKS, StateDefinition
 from serving.state.errors import DataError
 
@@ -43,6 +43,15 @@ class Clock:
             return None
         ticks = seconds * TICKS[self._unit]
         return int(ticks) if pa.types.is_integer(self._kind) else ticks
+
+    @property
+    def is_whole_number(self) -> bool:
+        """Whether times are whole numbers, and no dates or timestamps."""
+        return bool(pa.types.is_integer(self._kind))
+
+    def shown(self, tick: int | float) -> str:
+        """A time in ticks, as text."""
+        return str(shown_time(tick, self._kind))
 
     def moment(self, as_of: Any) -> int | float:
         """A given time in ticks, or that of now for None.

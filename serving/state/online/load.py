@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from serving.state.online.writer import NEWEST
+from serving.state.online.notes import LOADED, NEWEST
 from serving.state.saved import SavedState
 from serving.state.stores.store import Cell, SeenId, Store
 
@@ -32,4 +32,5 @@ def load_state(
         for events, bits in saved.ids(group):
             seen = [SeenId(Cell(group.fingerprint, key), event) for key, event in events]
             store.load_ids(seen, bits)
+        store.load([], [], {group.fingerprint + LOADED: b"1"})
     return keys

@@ -18,11 +18,11 @@ from serving.state.keyed.codes import Codes
 from serving.state.keyed.key_states import KeyStates, no_time
 from serving.state.online.clock import Clock
 from serving.state.online.event_rows import rows_of
+from serving.state.online.notes import NEWEST
 from serving.state.past.measures import identities
 from serving.state.past.repeats import event_keys, event_numbers
 from serving.state.stores.store import Cell, Change, SeenId, Store, StoreUnavailable
 
-NEWEST = b"newest"  # a note of each group: the time of its newest row
 _ATTEMPTS = 50  # that other writers may undo
 _AHEAD = 300  # seconds that a clock may be ahead of this one
 

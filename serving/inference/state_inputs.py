@@ -1,0 +1,296 @@
+"""Inputs of a version that a store knows: a request may name a user and items alone."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from serving.common.errors import FailedPrecondition, InvalidArgument
+from serving.common.request import Arrays
+from serving.common.request_trace import RequestTrace, StateOfRequest
+from serving.common.signature_names import AS_OF, EXPLAINED_SIGNATURE, RANK_SIGNATURE, STATE_PREFIX
+from serving.encoding.array_values import is_present
+from serving.encoding.features import TensorSpec
+from serving.encoding.raw_values import missing_value
+from serving.models.model import Model
+from serving.models.signature import Compute, Signature
+from serving.state.columns.missing import MISSING_INT
+from serving.state.errors import DataError
+from serving.state.online.clock import Clock
+from serving.state.online.freshness import Freshness
+from serving.state.online.reader import StateReader
+from serving.state.saved import SavedState
+from serving.state.stores.store import Store, StoreUnavailable
+
+_LOGGER = logging.getLogger(__name__)
+STATE = Path("assets.extra/state")  # in an exported version
+_REPORT_SECONDS = 60.0
+_SIGNATURES = (RANK_SIGNATURE, EXPLAINED_SIGNATURE)
+_DTYPES = {"string": tf.string, "int64": tf.int64, "float64": tf.float32}
+
+
+@dataclass(frozen=True)
+class StateOptions:
+    """The store behind a server.
+
+    Args:
+        store: The store.
+        max_lag: Seconds by which a state may be behind its log when a version begins to serve;
+            None for any.
+    """
+
+    store: Store
+    max_lag: float | None = None
+
+
+class StateInputs:
+    """Fills the inputs of one version that a request leaves out.
+
+    Args:
+        model: The version.
+        saved: The definition of its state.
+        options: The store.
+    """
+
+    def __init__(self, model: Model, saved: SavedState, options: StateOptions) -> None:
+        self._definition = saved.definition
+        self._clock = Clock(saved.definition)
+        self._freshness = Freshness(options.store, saved.definition)
+        self._reader = StateReader(options.store, saved.definition, self._clock)
+        self._store_names = frozenset(feature.name for feature in saved.definition.features)
+        self._next_report = 0.0
+        self._check(model, options)
+
+    @classmethod
+    def of(cls, model: Model, options: StateOptions | None) -> StateInputs | None:
+        """The filler of a version; None without a store, and for a version without a state.
+
+        Raises:
+            FailedPrecondition: The store does not have the state of the version yet.
+        """
+        folder = model.path / STATE
+        if options is None or not folder.is_dir():
+            return None
+        try:
+            return cls(model, SavedState.open(folder), options)
+        except (DataError, StoreUnavailable) as error:
+            raise FailedPrecondition(str(error)) from None
+
+    def _check(self, model: Model, options: StateOptions) -> None:
+        """Raises an error if the store lacks the state of the version, or is behind the log."""
+        absent = self._freshness.absent_groups()
+        version = f"version {model.version} of model {model.name!r}"
+        if absent:
+            raise FailedPrecondition(
+                f"The store has no state of {version} for the keys "
+                f"{', '.join(map(str, absent))}. Load it with `recsys-attn state load "
+                f"{model.path} --store ...`; the version serves once it is there."
+            )
+        lag = self._freshness.lag_seconds()
+        if options.max_lag is not None and (lag is None or lag > options.max_lag):
+            behind = "nothing follows its log" if lag is None else f"it is {lag:.0f} s behind"
+            raise FailedPrecondition(
+                f"The state of {version}: {behind}, and at most {options.max_lag:g} s are allowed "
+                "(`--state-max-lag`). `recsys-attn state follow` catches up."
+            )
+
+    def serve(self, signature: Signature) -> None:
+        """Lets the requests of a signature leave out what the store knows."""
+        if signature.key not in _SIGNATURES or not signature.candidate_names:
+            return
+        names = self._store_names & signature.input_specs.keys()
+        if not names:
+            return
+        signature.allow_absent(names)
+        kinds = self._definition.key_kinds
+        added = {name: kinds[name] for name in self._definition.keys}
+        added[AS_OF] = "int64" if self._clock.is_whole_number else "string"
+        added = {n: kind for n, kind in added.items() if n not in signature.input_specs}
+        for name, kind in added.items():
+            signature.add_optional(name, _info(_DTYPES[kind]))
+        inputs = _Inputs(signature, names)
+        signature.wrap(functools.partial(_Filled, self, inputs, frozenset(added)))
+
+    def fill(self, inputs: Arrays, of: _Inputs, trace: RequestTrace) -> dict[str, np.ndarray]:
+        """Inputs with the values of the store where the request has none.
+
+        Args:
+            inputs: Of the signature; those of the store may be absent.
+            of: The inputs that the store knows.
+            trace: Receives how the store answered.
+        """
+        rows = max((len(array) for array in inputs.values()), default=1)
+        filled = {name: inputs.get(name) for name in of.names}
+        asked = of.asked(filled)
+        if not asked:
+            return {**inputs}
+        as_of = inputs.get(AS_OF)
+        use = StateOfRequest(self._definition.fingerprint.hex(), tuple(sorted(asked)))
+        values = []
+        try:
+            for row in range(rows):
+                context, candidates = self._keys(inputs, of.signature, row)
+                moment = None if as_of is None else _moment(as_of[row])
+                resolved = self._reader.values(context, candidates, moment)
+                values.append({**resolved.context, **resolved.candidates})
+                use.as_of = self._clock.shown(resolved.as_of)
+            use.lag_seconds = self._freshness.lag_seconds()
+        except StoreUnavailable as error:
+            use.is_degraded = True
+            values = [{} for _ in range(rows)]
+            self._report(error)
+        except DataError as error:
+            raise InvalidArgument(str(error)) from None
+        trace.state = use
+        count = next((inputs[n].shape[1] for n in of.signature.candidate_names & inputs.keys()), 0)
+        given = {**inputs}
+        for name in asked:
+            given[name] = of.array(name, filled[name], [row.get(name) for row in values], count)
+        return given
+
+    def _report(self, error: StoreUnavailable) -> None:
+        """Logs once in a while; the metrics count every request."""
+        now = time.monotonic()
+        if now >= self._next_report:
+            self._next_report = now + _REPORT_SECONDS
+            _LOGGER.warning("Requests are answered without the state: %s", error)
+
+    def _keys(
+        self, inputs: Arrays, signature: Signature, row: int
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The keys of one request: of its context, and of its candidates."""
+        context: dict[str, Any] = {}
+        candidates: dict[str, Any] = {}
+        for name in self._definition.keys & inputs.keys():
+            values = inputs[name][row]
+            if name in signature.candidate_names:
+                candidates[name] = values
+            else:
+                context[name] = values.item() if isinstance(values, np.generic) else values
+        for name in self._definition.keys - inputs.keys():
+            context[name] = None
+        return context, candidates
+
+
+class _Inputs:
+    """The inputs of a signature that the store knows."""
+
+    def __init__(self, signature: Signature, names: Iterable[str]) -> None:
+        self.signature = signature
+        self.names = frozenset(names)
+        self._specs: Mapping[str, TensorSpec] = signature.input_specs
+        self._axes = {name: 1 + (name in signature.candidate_names) for name in self.names}
+        self.events = {name for name in self.names if self._specs[name].history}
+
+    def asked(self, sent: Mapping[str, np.ndarray | None]) -> set[str]:
+        """The inputs of which a value is absent; lists of one history are taken together."""
+        absent = {
+            name
+            for name, array in sent.items()
+            if array is None or not is_present(array).any(axis=self._list_axis(name)).all()
+        }
+        sent_histories = {self._specs[name].history for name in self.names - absent} - {""}
+        return {name for name in absent if self._specs[name].history not in sent_histories}
+
+    def array(
+        self, name: str, sent: np.ndarray | None, values: Sequence[Any], candidates: int
+    ) -> np.ndarray:
+        """The values of all requests, `(B, ...)`: those that were sent, else those of the store.
+
+        Args:
+            name: The input.
+            sent: What the request has; None: nothing.
+            values: Of the store, for each request; None: nothing.
+            candidates: Number of candidates.
+        """
+        dtype, is_list, width = self._specs[name].raw_form(name, self._axes[name])
+        missing = missing_value(dtype)
+        shape = (len(values), candidates)[: self._axes[name]]
+        if not is_list:
+            array = np.full(shape, missing, dtype)
+            for row, value in enumerate(values):
+                if value is not None:
+                    array[row] = value
+            return array if sent is None else np.where(is_present(sent), sent, array)
+        lists = [[None] * candidates if v is None else v for v in values]
+        flat = lists if self._axes[name] == 1 else [one for row in lists for one in row]
+        array = _padded(flat, dtype, width, missing)
+        array = array.reshape(*shape, array.shape[-1])
+        if sent is None:
+            return array
+        longest = max(array.shape[-1], sent.shape[-1])
+        both = [_widened(one, longest, missing) for one in (sent, array)]
+        return np.where(is_present(sent).any(axis=-1, keepdims=True), *both)
+
+    def _list_axis(self, name: str) -> tuple[int, ...]:
+        axes = len(self._specs[name].shape or ())
+        return tuple(range(self._axes[name], axes))
+
+
+class _Filled:
+    """Computes a signature from inputs that the store has completed.
+
+    Args:
+        state: Completes them.
+        inputs: The inputs that the store knows.
+        added: Inputs that the computation does not take.
+        compute: The computation.
+    """
+
+    def __init__(
+        self, state: StateInputs, inputs: _Inputs, added: frozenset[str], compute: Compute
+    ) -> None:
+        self._state, self._inputs, self._added, self._compute = state, inputs, added, compute
+
+    def __call__(
+        self, inputs: Arrays, outputs: Sequence[str], trace: RequestTrace
+    ) -> dict[str, np.ndarray]:
+        trace.inputs = completed = self._state.fill(inputs, self._inputs, trace)
+        taken = {name: array for name, array in completed.items() if name not in self._added}
+        results = self._compute(taken, outputs, trace)
+        if self._inputs.signature.key == EXPLAINED_SIGNATURE and trace.state is not None:
+            for name in self._inputs.events & set(trace.state.names):
+                results[STATE_PREFIX + name] = completed[name]
+        return results
+
+
+def _info(dtype: tf.DType) -> meta_graph_pb2.TensorInfo:
+    """One value for each request."""
+    info = meta_graph_pb2.TensorInfo(dtype=dtype.as_datatype_enum)
+    info.tensor_shape.dim.add(size=-1)
+    return info
+
+
+def _moment(as_of: Any) -> Any:
+    """A time of a request; None for a missing one."""
+    value = as_of.item() if isinstance(as_of, np.generic) else as_of
+    if value in (b"", MISSING_INT):
+        return None
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _padded(
+    lists: Sequence[Sequence[Any] | None], dtype: np.dtype[Any], width: int | None, missing: Any
+) -> np.ndarray:
+    """Lists as an array, padded on the right; of a longer list the newest values."""
+    longest = max((len(one) for one in lists if one), default=0)
+    array = np.full((len(lists), max(longest, 1) if width is None else width), missing, dtype)
+    for row, one in enumerate(lists):
+        if one:
+            newest = one[-array.shape[1] :]
+            array[row, : len(newest)] = [missing if value is None else value for value in newest]
+    return array
+
+
+def _widened(array: np.ndarray, width: int, missing: Any) -> np.ndarray:
+    padding = [(0, 0)] * (array.ndim - 1) + [(0, width - array.shape[-1])]
+    return np.pad(array, padding, constant_values=missing)

@@ -1,0 +1,114 @@
+"""A server with a store takes a user and items, and answers as with the values in the request."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serving.client import Client
+from serving.config.server_config import ServerConfig
+from serving.server.server import Server, create_server
+from serving.state.online.load import load_state
+from serving.state.online.reader import StateReader
+from serving.state.saved import SavedState
+from serving.state.stores.lmdb_store import LmdbStore
+from tests.serving.commands import free_port
+from tests.support.once import once
+from tests.support.state_exports import NEWEST, write_state_export
+
+ITEMS = [3, 11, 3, 999]
+LATER = NEWEST + 3600
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return once(tmp_path_factory, "state-export", write_state_export) / "run" / "export" / "live"
+
+
+@pytest.fixture(scope="module")
+def store(export: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("store")
+    of = LmdbStore(folder)
+    load_state(SavedState.open(export / "1/assets.extra/state"), of)
+    of.close()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def values(export: Path, store: Path) -> dict[str, Any]:
+    """What the store knows of user 5 and the items, read beside the server."""
+    saved = SavedState.open(export / "1/assets.extra/state")
+    of = LmdbStore(store, writes=False)
+    resolved = StateReader(of, saved.definition).values({"user": "5"}, {"item": ITEMS}, LATER)
+    of.close()
+    return {**resolved.context, **resolved.candidates}
+
+
+@pytest.fixture(scope="module")
+def server(
+    export: Path, store: Path, values: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Server, int]]:
+    config = ServerConfig(
+        str(export),
+        port=0,
+        rest_api_port=free_port(),
+        state=f"lmdb:{store}",
+        prediction_log_dir=str(tmp_path_factory.mktemp("log")),
+        prediction_log_sampling_rate=1.0,
+    )
+    server, port = create_server(config)
+    server.start()
+    yield server, port
+    server.stop()
+
+
+@pytest.fixture
+def client(server: tuple[Server, int]) -> Iterator[Client]:
+    with Client(f"localhost:{server[1]}", timeout=60) as client:
+        yield client
+
+
+def whole(values: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The request with all values in it."""
+    context = {name: values[name] for name in ("clicked", "ages")}
+    context["user_clicks"] = float(values["user_clicks"])
+    candidates = [
+        {"item": item, "item_ctr": float(ctr), "pair_seen": float(seen)}
+        for item, ctr, seen in zip(ITEMS, values["item_ctr"], values["pair_seen"], strict=True)
+    ]
+    return context, candidates
+
+
+def test_user_and_items_are_enough(client: Client, values: dict[str, Any]) -> None:
+    expected = client.rank(*whole(values))
+    items = [{"item": item} for item in ITEMS]
+    scores = client.rank({"user": "5", "as_of": LATER}, items)
+    np.testing.assert_array_equal(scores["click"], expected["click"])
+    nobody = client.rank({"as_of": LATER}, items)
+    assert not np.array_equal(nobody["click"], expected["click"])
+
+
+def test_values_of_the_request_win(client: Client, values: dict[str, Any]) -> None:
+    context, candidates = whole({**values, "item_ctr": [0.9] * 4, "clicked": [1], "ages": [5.0]})
+    expected = client.rank(context, candidates)
+    scores = client.rank(
+        {"user": "5", "as_of": LATER, "clicked": [1], "ages": [5.0]},
+        [{"item": item, "item_ctr": 0.9} for item in ITEMS],
+    )
+    np.testing.assert_array_equal(scores["click"], expected["click"])
+
+
+def test_rest_ranks_alike(server: tuple[Server, int], client: Client, values: Any) -> None:
+    expected = client.rank(*whole(values))["click"]
+    port = server[0].config.rest_api_port
+    body = {"context": {"user": "5", "as_of": LATER}, "candidates": [{"item": i} for i in ITEMS]}
+    url = f"http://localhost:{port}/v1/models/live:rank"
+    with urllib.request.urlopen(url, json.dumps(body).encode(), timeout=60) as answer:
+        scores = json.load(answer)["scores"]["click"]
+    np.testing.assert_allclose(scores, expected, rtol=1e-6)

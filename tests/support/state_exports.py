@@ -1,0 +1,72 @@
+"""A small trained model whose features come from earlier rows, and the state after them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.integration.commands import invoke
+
+NEWEST = 1_700_000_000
+EXPERIMENT = """
+name = "live"
+tasks = [{{ name = "click" }}]
+features = [
+  {{ kind = "categorical", name = "item", dtype = "int64" }},
+  {{ kind = "sequence", name = "clicked", shares = "item" }},
+  {{ kind = "sequence", name = "ages", dtype = "float32", transform = "age" }},
+  {{ kind = "numeric", name = "item_ctr" }},
+  {{ kind = "numeric", name = "pair_seen" }},
+  {{ kind = "numeric", name = "user_clicks", side = "context" }},
+]
+[data]
+source = "parquet"
+path = "{folder}/rows.parquet"
+request = "request"
+time_unit = "s"
+split = {{ by = "time", column = "time", valid = 0.1, test = 0.1 }}
+histories = [
+  {{ name = "clicked", of = "item", {clicks}, max_length = 7 }},
+  {{ name = "ages", of = "time", ages = true, {clicks}, max_length = 7 }},
+]
+aggregates = [
+  {{ name = "item_ctr", kind = "rate", of = "click", by = "item", time = "time" }},
+  {{ name = "pair_seen", kind = "count", by = ["user", "item"], time = "time" }},
+  {{ name = "user_clicks", kind = "count", {clicks}, window = 86_400 }},
+]
+[model]
+name = "din"
+width = 4
+mlp_units = [8]
+[training]
+epochs = 1
+batch_size = 64
+"""
+CLICKS = 'by = "user", time = "time", where = "click"'
+
+
+def rows(requests: int = 211, seed: int = 0) -> pa.Table:
+    """Requests of three candidates, one each minute, up to `NEWEST`."""
+    rng = np.random.default_rng(seed)
+    request = np.repeat(np.arange(requests), 3)
+    return pa.table(
+        {
+            "request": request,
+            "user": np.repeat(rng.integers(13, size=requests), 3).astype(str),
+            "item": rng.integers(17, size=3 * requests),
+            "time": NEWEST - 60 * (requests - 1 - request),
+            "click": rng.integers(2, size=3 * requests),
+        }
+    )
+
+
+def write_state_export(folder: Path) -> None:
+    """Writes the rows, and the run `run` with its export `run/export/live`."""
+    pq.write_table(rows(), folder / "rows.parquet")
+    (folder / "live.toml").write_text(EXPERIMENT.format(folder=folder, clicks=CLICKS), "utf-8")
+    for step in ("ingest", "fit", "train", "export"):
+        result = invoke(step, folder / "live.toml", "--run-dir", folder / "run")
+        assert result.exit_code == 0, result.output
