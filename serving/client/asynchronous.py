@@ -49,6 +49,7 @@ class AsyncClient(ClientBase):
     predict_rows = _awaited(Methods.predict_rows)
     rank = _awaited(Methods.rank)
     explain = _awaited(Methods.explain)
+    push = _awaited(Methods.push)
     classify = _awaited(Methods.classify)
     regress = _awaited(Methods.regress)
     metadata = _awaited(Methods.metadata)

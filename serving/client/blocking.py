@@ -49,6 +49,7 @@ class Client(ClientBase):
     predict_rows = _blocking(Methods.predict_rows)
     rank = _blocking(Methods.rank)
     explain = _blocking(Methods.explain)
+    push = _blocking(Methods.push)
     classify = _blocking(Methods.classify)
     regress = _blocking(Methods.regress)
     metadata = _blocking(Methods.metadata)

@@ -21,6 +21,7 @@ from serving.common.errors import (
 )
 from serving.common.headers import PUSHBACK, REQUEST_ID
 from serving.common.tls import Tls, Token, check_token
+from serving.protos import state_pb2
 from serving.protos import tensorflow_serving_pb2 as pb
 
 # Part of gRPC's message -> advice.
@@ -60,6 +61,7 @@ METHODS: Mapping[str, tuple[tuple[str, type[Any], type[Any]], ...]] = {
         ("GetModelStatus", pb.GetModelStatusRequest, pb.GetModelStatusResponse),
         ("HandleReloadConfigRequest", pb.ReloadConfigRequest, pb.ReloadConfigResponse),
     ),
+    "recsys_attn.serving.StateService": (("Push", state_pb2.PushRequest, state_pb2.PushResponse),),
     "grpc.health.v1.Health": (
         ("Check", health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse),
         ("List", health_pb2.HealthListRequest, health_pb2.HealthListResponse),

@@ -12,6 +12,7 @@ from serving.client.call import Answer, CallOptions, Calls, Invocation, Rpc
 from serving.client.examples import encode_examples
 from serving.client.metadata import ModelMetadata
 from serving.client.options import check_positive
+from serving.client.pushed import Pushed
 from serving.client.ranking import Ranking, longest_list, read_ranking
 from serving.common.addresses import Addresses
 from serving.common.errors import (
@@ -31,6 +32,7 @@ from serving.common.signature_names import (
 from serving.common.status import VersionStatus
 from serving.encoding.arrow_tables import Table, is_table
 from serving.encoding.codec import decode, encode
+from serving.encoding.events import push_request
 from serving.encoding.features import Row, Rows, encode_candidates, encode_rows
 from serving.encoding.raw_values import is_ragged
 from serving.protos import tensorflow_serving_pb2 as pb
@@ -160,6 +162,28 @@ class Methods:
             )
 
         return (yield from self._with_fresh_metadata(invocation, attempt))
+
+    def push(self, events: Sequence[Row], **options: Unpack[CallOptions]) -> Calls[Pushed]:
+        """Adds events to the store behind the server, so that later calls of `rank` know them.
+
+        Args:
+            events: Values by column of the log, each with every column that the state reads, None
+                for null. A label that arrives later than its row is pushed with the row's time.
+            options: `timeout`, `request_id`, `metadata`.
+
+        Returns:
+            How many were new. After an error, push the same events again: with event ids
+            (`data.event_id`) each counts once.
+        """
+        invocation = self._begin(options)
+        request = push_request(self.model or "", events)
+        response = yield Rpc("Push", request, invocation)
+        return Pushed(
+            response.counted,
+            tuple(response.late),
+            tuple(response.ahead),
+            tuple(response.repeated_events),
+        )
 
     def classify(
         self,

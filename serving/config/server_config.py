@@ -184,6 +184,16 @@ class ServerConfig:
         "File of bearer tokens, one per line, that allow a reload by RPC. They are accepted for "
         "every other call too; tokens of --auth-token-file no longer allow a reload.",
     )
+    push_token_file: str = _security(
+        "",
+        "File of bearer tokens, one per line, that allow events to be pushed to the store of "
+        "--state. They are accepted for every other call but reloads too.",
+    )
+    allow_push: bool = _security(
+        False,
+        "Without --push-token-file, let every caller push events. On loopback every caller may "
+        "do so anyway.",
+    )
     allow_reload: bool = _security(
         False,
         "Without --reload-token-file, let every caller reload by RPC. On loopback every caller "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tensorflow_serving.apis import (
@@ -30,12 +30,14 @@ from serving.config.models import ModelConfig, model_configs
 from serving.config.server_config import CPUS
 from serving.inference.admission import Admission
 from serving.inference.classify import read_classify, read_multi_inference, read_regress
+from serving.inference.model_states import ModelStates
 from serving.inference.plan import Api, compute
 from serving.inference.predict import read_predict
 from serving.inference.rank import read_rank
 from serving.models.manager import ModelManager
 from serving.models.model import Model
 from serving.protos import scoring_pb2
+from serving.state.online.writer import Added
 
 _LOGGER = logging.getLogger(__name__)
 _SIGNATURE_DEF = "signature_def"
@@ -89,6 +91,7 @@ class InferenceService:
         admission: Decides which requests are served, and when.
         check_reload: Raises if these models must not be configured by a request.
         begin: Called with the trace of every request before it is served.
+        states: The store behind the server, which receives events; None without one.
     """
 
     def __init__(
@@ -98,7 +101,9 @@ class InferenceService:
         admission: Admission | None = None,
         check_reload: Callable[[Sequence[ModelConfig]], object] | None = None,
         begin: Observer | None = None,
+        states: ModelStates | None = None,
     ) -> None:
+        self._states = states
         self.admission = Admission(CPUS) if admission is None else admission
         self._begin = begin
         self._manager = manager
@@ -226,6 +231,14 @@ class InferenceService:
             self._check_reload(models)
         self._manager.reload(models)
         return model_management_pb2.ReloadConfigResponse()
+
+    def push(self, name: str, events: Sequence[Mapping[str, Any]]) -> Added:
+        """Adds events to the store behind the server; as `ModelStates.push`."""
+        if self._states is None:
+            raise errors.FailedPrecondition(
+                "This server has no store for events. Start it with `--state`."
+            )
+        return self._states.push(name, events)
 
     def _answer_once(
         self, ref: ModelRef, work: Callable[[Model], Answer], trace: RequestTrace

@@ -6,7 +6,6 @@ import functools
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from serving.common.signature_names import AS_OF, EXPLAINED_SIGNATURE, RANK_SIGN
 from serving.encoding.array_values import is_present
 from serving.encoding.features import TensorSpec
 from serving.encoding.raw_values import missing_value
+from serving.inference.model_states import ModelStates
 from serving.models.model import Model
 from serving.models.signature import Compute, Signature
 from serving.state.columns.missing import MISSING_INT
@@ -29,7 +29,7 @@ from serving.state.online.clock import Clock
 from serving.state.online.freshness import Freshness
 from serving.state.online.reader import StateReader
 from serving.state.saved import SavedState
-from serving.state.stores.store import Store, StoreUnavailable
+from serving.state.stores.store import StoreUnavailable
 
 _LOGGER = logging.getLogger(__name__)
 STATE = Path("assets.extra/state")  # in an exported version
@@ -38,54 +38,41 @@ _SIGNATURES = (RANK_SIGNATURE, EXPLAINED_SIGNATURE)
 _DTYPES = {"string": tf.string, "int64": tf.int64, "float64": tf.float32}
 
 
-@dataclass(frozen=True)
-class StateOptions:
-    """The store behind a server.
-
-    Args:
-        store: The store.
-        max_lag: Seconds by which a state may be behind its log when a version begins to serve;
-            None for any.
-    """
-
-    store: Store
-    max_lag: float | None = None
-
-
 class StateInputs:
     """Fills the inputs of one version that a request leaves out.
 
     Args:
         model: The version.
         saved: The definition of its state.
-        options: The store.
+        states: The store behind the server.
     """
 
-    def __init__(self, model: Model, saved: SavedState, options: StateOptions) -> None:
+    def __init__(self, model: Model, saved: SavedState, states: ModelStates) -> None:
         self._definition = saved.definition
         self._clock = Clock(saved.definition)
-        self._freshness = Freshness(options.store, saved.definition)
-        self._reader = StateReader(options.store, saved.definition, self._clock)
+        self._freshness = Freshness(states.store, saved.definition)
+        self._reader = StateReader(states.store, saved.definition, self._clock)
         self._store_names = frozenset(feature.name for feature in saved.definition.features)
         self._next_report = 0.0
-        self._check(model, options)
+        self._check(model, states)
+        states.add(model, saved.definition)
 
     @classmethod
-    def of(cls, model: Model, options: StateOptions | None) -> StateInputs | None:
+    def of(cls, model: Model, states: ModelStates | None) -> StateInputs | None:
         """The filler of a version; None without a store, and for a version without a state.
 
         Raises:
             FailedPrecondition: The store does not have the state of the version yet.
         """
         folder = model.path / STATE
-        if options is None or not folder.is_dir():
+        if states is None or not folder.is_dir():
             return None
         try:
-            return cls(model, SavedState.open(folder), options)
+            return cls(model, SavedState.open(folder), states)
         except (DataError, StoreUnavailable) as error:
             raise FailedPrecondition(str(error)) from None
 
-    def _check(self, model: Model, options: StateOptions) -> None:
+    def _check(self, model: Model, states: ModelStates) -> None:
         """Raises an error if the store lacks the state of the version, or is behind the log."""
         absent = self._freshness.absent_groups()
         version = f"version {model.version} of model {model.name!r}"
@@ -96,10 +83,10 @@ class StateInputs:
                 f"{model.path} --store ...`; the version serves once it is there."
             )
         lag = self._freshness.lag_seconds()
-        if options.max_lag is not None and (lag is None or lag > options.max_lag):
+        if states.max_lag is not None and (lag is None or lag > states.max_lag):
             behind = "nothing follows its log" if lag is None else f"it is {lag:.0f} s behind"
             raise FailedPrecondition(
-                f"The state of {version}: {behind}, and at most {options.max_lag:g} s are allowed "
+                f"The state of {version}: {behind}, and at most {states.max_lag:g} s are allowed "
                 "(`--state-max-lag`). `recsys-attn state follow` catches up."
             )
 

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tensorflow_serving.apis import model_pb2 as tensorflow__serving_dot_apis_dot_model__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cserving/protos/scoring.proto\x12\x13recsys_attn.serving\x1a#tensorflow_serving/apis/model.proto\"\x94\x03\n\x0bRankRequest\x12\x31\n\nmodel_spec\x18\x01 \x01(\x0b\x32\x1d.tensorflow.serving.ModelSpec\x12>\n\x07\x63ontext\x18\x02 \x03(\x0b\x32-.recsys_attn.serving.RankRequest.ContextEntry\x12\x44\n\ncandidates\x18\x03 \x03(\x0b\x32\x30.recsys_attn.serving.RankRequest.CandidatesEntry\x12\x0f\n\x07rank_by\x18\x04 \x01(\t\x12\r\n\x05top_k\x18\x05 \x01(\x05\x12\x0f\n\x07\x65xplain\x18\x06 \x01(\x08\x1aK\n\x0c\x43ontextEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.recsys_attn.serving.Column:\x02\x38\x01\x1aN\n\x0f\x43\x61ndidatesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.recsys_attn.serving.Column:\x02\x38\x01\"\xf2\x01\n\x06\x43olumn\x12/\n\x07strings\x18\x01 \x01(\x0b\x32\x1c.recsys_attn.serving.StringsH\x00\x12\x31\n\x08\x62inaries\x18\x02 \x01(\x0b\x32\x1d.recsys_attn.serving.BinariesH\x00\x12)\n\x04ints\x18\x03 \x01(\x0b\x32\x19.recsys_attn.serving.IntsH\x00\x12-\n\x06\x66loats\x18\x04 \x01(\x0b\x32\x1b.recsys_attn.serving.FloatsH\x00\x12\x0f\n\x07missing\x18\x05 \x03(\x05\x12\x0f\n\x07lengths\x18\x06 \x03(\x05\x42\x08\n\x06values\"\x19\n\x07Strings\x12\x0e\n\x06values\x18\x01 \x03(\t\"\x1a\n\x08\x42inaries\x12\x0e\n\x06values\x18\x01 \x03(\x0c\"\x16\n\x04Ints\x12\x0e\n\x06values\x18\x01 \x03(\x03\"\x18\n\x06\x46loats\x12\x0e\n\x06values\x18\x01 \x03(\x02\"\x94\x02\n\x0cRankResponse\x12\x31\n\nmodel_spec\x18\x01 \x01(\x0b\x32\x1d.tensorflow.serving.ModelSpec\x12=\n\x06scores\x18\x02 \x03(\x0b\x32-.recsys_attn.serving.RankResponse.ScoresEntry\x12\x0f\n\x07ranking\x18\x03 \x03(\x05\x12\x35\n\x0b\x65xplanation\x18\x04 \x01(\x0b\x32 .recsys_attn.serving.Explanation\x1aJ\n\x0bScoresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.recsys_attn.serving.Scores:\x02\x38\x01\"\x18\n\x06Scores\x12\x0e\n\x06values\x18\x01 \x03(\x02\"\xb3\x03\n\x0b\x45xplanation\x12\x42\n\tattention\x18\x01 \x03(\x0b\x32/.recsys_attn.serving.Explanation.AttentionEntry\x12:\n\x05gates\x18\x02 \x03(\x0b\x32+.recsys_attn.serving.Explanation.GatesEntry\x12<\n\x06\x66ields\x18\x03 \x03(\x0b\x32,.recsys_attn.serving.Explanation.FieldsEntry\x1aN\n\x0e\x41ttentionEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12+\n\x05value\x18\x02 \x01(\x0b\x32\x1c.recsys_attn.serving.Weights:\x02\x38\x01\x1aJ\n\nGatesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12+\n\x05value\x18\x02 \x01(\x0b\x32\x1c.recsys_attn.serving.Weights:\x02\x38\x01\x1aJ\n\x0b\x46ieldsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.recsys_attn.serving.Scores:\x02\x38\x01\"(\n\x07Weights\x12\r\n\x05width\x18\x01 \x01(\x05\x12\x0e\n\x06values\x18\x02 \x03(\x02\x32]\n\x0eScoringService\x12K\n\x04Rank\x12 .recsys_attn.serving.RankRequest\x1a!.recsys_attn.serving.RankResponseB:\n\x13recsys_attn.servingB\x0cScoringProtoP\x01Z\x13recsys_attn/scoringb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cserving/protos/scoring.proto\x12\x13recsys_attn.serving\x1a#tensorflow_serving/apis/model.proto\"\x94\x03\n\x0bRankRequest\x12\x31\n\nmodel_spec\x18\x01 \x01(\x0b\x32\x1d.tensorflow.serving.ModelSpec\x12>\n\x07\x63ontext\x18\x02 \x03(\x0b\x32-.recsys_attn.serving.RankRequest.ContextEntry\x12\x44\n\ncandidates\x18\x03 \x03(\x0b\x32\x30.recsys_attn.serving.RankRequest.CandidatesEntry\x12\x0f\n\x07rank_by\x18\x04 \x01(\t\x12\r\n\x05top_k\x18\x05 \x01(\x05\x12\x0f\n\x07\x65xplain\x18\x06 \x01(\x08\x1aK\n\x0c\x43ontextEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.recsys_attn.serving.Column:\x02\x38\x01\x1aN\n\x0f\x43\x61ndidatesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.recsys_attn.serving.Column:\x02\x38\x01\"\xf2\x01\n\x06\x43olumn\x12/\n\x07strings\x18\x01 \x01(\x0b\x32\x1c.recsys_attn.serving.StringsH\x00\x12\x31\n\x08\x62inaries\x18\x02 \x01(\x0b\x32\x1d.recsys_attn.serving.BinariesH\x00\x12)\n\x04ints\x18\x03 \x01(\x0b\x32\x19.recsys_attn.serving.IntsH\x00\x12-\n\x06\x66loats\x18\x04 \x01(\x0b\x32\x1b.recsys_attn.serving.FloatsH\x00\x12\x0f\n\x07missing\x18\x05 \x03(\x05\x12\x0f\n\x07lengths\x18\x06 \x03(\x05\x42\x08\n\x06values\"\x19\n\x07Strings\x12\x0e\n\x06values\x18\x01 \x03(\t\"\x1a\n\x08\x42inaries\x12\x0e\n\x06values\x18\x01 \x03(\x0c\"\x16\n\x04Ints\x12\x0e\n\x06values\x18\x01 \x03(\x03\"\x18\n\x06\x46loats\x12\x0e\n\x06values\x18\x01 \x03(\x02\"\xc2\x02\n\x0cRankResponse\x12\x31\n\nmodel_spec\x18\x01 \x01(\x0b\x32\x1d.tensorflow.serving.ModelSpec\x12=\n\x06scores\x18\x02 \x03(\x0b\x32-.recsys_attn.serving.RankResponse.ScoresEntry\x12\x0f\n\x07ranking\x18\x03 \x03(\x05\x12\x35\n\x0b\x65xplanation\x18\x04 \x01(\x0b\x32 .recsys_attn.serving.Explanation\x12,\n\x05state\x18\x05 \x01(\x0b\x32\x1d.recsys_attn.serving.StateUse\x1aJ\n\x0bScoresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.recsys_attn.serving.Scores:\x02\x38\x01\"X\n\x08StateUse\x12\r\n\x05\x61s_of\x18\x01 \x01(\t\x12\x18\n\x0blag_seconds\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x0bis_degraded\x18\x03 \x01(\x08\x42\x0e\n\x0c_lag_seconds\"\x18\n\x06Scores\x12\x0e\n\x06values\x18\x01 \x03(\x02\"\xbd\x04\n\x0b\x45xplanation\x12\x42\n\tattention\x18\x01 \x03(\x0b\x32/.recsys_attn.serving.Explanation.AttentionEntry\x12:\n\x05gates\x18\x02 \x03(\x0b\x32+.recsys_attn.serving.Explanation.GatesEntry\x12<\n\x06\x66ields\x18\x03 \x03(\x0b\x32,.recsys_attn.serving.Explanation.FieldsEntry\x12<\n\x06\x65vents\x18\x04 \x03(\x0b\x32,.recsys_attn.serving.Explanation.EventsEntry\x1aN\n\x0e\x41ttentionEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12+\n\x05value\x18\x02 \x01(\x0b\x32\x1c.recsys_attn.serving.Weights:\x02\x38\x01\x1aJ\n\nGatesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12+\n\x05value\x18\x02 \x01(\x0b\x32\x1c.recsys_attn.serving.Weights:\x02\x38\x01\x1aJ\n\x0b\x46ieldsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.recsys_attn.serving.Scores:\x02\x38\x01\x1aJ\n\x0b\x45ventsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.recsys_attn.serving.Column:\x02\x38\x01\"(\n\x07Weights\x12\r\n\x05width\x18\x01 \x01(\x05\x12\x0e\n\x06values\x18\x02 \x03(\x02\x32]\n\x0eScoringService\x12K\n\x04Rank\x12 .recsys_attn.serving.RankRequest\x1a!.recsys_attn.serving.RankResponseB:\n\x13recsys_attn.servingB\x0cScoringProtoP\x01Z\x13recsys_attn/scoringb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,6 +45,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXPLANATION_GATESENTRY']._serialized_options = b'8\001'
   _globals['_EXPLANATION_FIELDSENTRY']._loaded_options = None
   _globals['_EXPLANATION_FIELDSENTRY']._serialized_options = b'8\001'
+  _globals['_EXPLANATION_EVENTSENTRY']._loaded_options = None
+  _globals['_EXPLANATION_EVENTSENTRY']._serialized_options = b'8\001'
   _globals['_RANKREQUEST']._serialized_start=91
   _globals['_RANKREQUEST']._serialized_end=495
   _globals['_RANKREQUEST_CONTEXTENTRY']._serialized_start=340
@@ -62,21 +64,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FLOATS']._serialized_start=821
   _globals['_FLOATS']._serialized_end=845
   _globals['_RANKRESPONSE']._serialized_start=848
-  _globals['_RANKRESPONSE']._serialized_end=1124
-  _globals['_RANKRESPONSE_SCORESENTRY']._serialized_start=1050
-  _globals['_RANKRESPONSE_SCORESENTRY']._serialized_end=1124
-  _globals['_SCORES']._serialized_start=1126
-  _globals['_SCORES']._serialized_end=1150
-  _globals['_EXPLANATION']._serialized_start=1153
-  _globals['_EXPLANATION']._serialized_end=1588
-  _globals['_EXPLANATION_ATTENTIONENTRY']._serialized_start=1358
-  _globals['_EXPLANATION_ATTENTIONENTRY']._serialized_end=1436
-  _globals['_EXPLANATION_GATESENTRY']._serialized_start=1438
-  _globals['_EXPLANATION_GATESENTRY']._serialized_end=1512
-  _globals['_EXPLANATION_FIELDSENTRY']._serialized_start=1514
-  _globals['_EXPLANATION_FIELDSENTRY']._serialized_end=1588
-  _globals['_WEIGHTS']._serialized_start=1590
-  _globals['_WEIGHTS']._serialized_end=1630
-  _globals['_SCORINGSERVICE']._serialized_start=1632
-  _globals['_SCORINGSERVICE']._serialized_end=1725
+  _globals['_RANKRESPONSE']._serialized_end=1170
+  _globals['_RANKRESPONSE_SCORESENTRY']._serialized_start=1096
+  _globals['_RANKRESPONSE_SCORESENTRY']._serialized_end=1170
+  _globals['_STATEUSE']._serialized_start=1172
+  _globals['_STATEUSE']._serialized_end=1260
+  _globals['_SCORES']._serialized_start=1262
+  _globals['_SCORES']._serialized_end=1286
+  _globals['_EXPLANATION']._serialized_start=1289
+  _globals['_EXPLANATION']._serialized_end=1862
+  _globals['_EXPLANATION_ATTENTIONENTRY']._serialized_start=1556
+  _globals['_EXPLANATION_ATTENTIONENTRY']._serialized_end=1634
+  _globals['_EXPLANATION_GATESENTRY']._serialized_start=1636
+  _globals['_EXPLANATION_GATESENTRY']._serialized_end=1710
+  _globals['_EXPLANATION_FIELDSENTRY']._serialized_start=1712
+  _globals['_EXPLANATION_FIELDSENTRY']._serialized_end=1786
+  _globals['_EXPLANATION_EVENTSENTRY']._serialized_start=1788
+  _globals['_EXPLANATION_EVENTSENTRY']._serialized_end=1862
+  _globals['_WEIGHTS']._serialized_start=1864
+  _globals['_WEIGHTS']._serialized_end=1904
+  _globals['_SCORINGSERVICE']._serialized_start=1906
+  _globals['_SCORINGSERVICE']._serialized_end=1999
 # @@protoc_insertion_point(module_scope)

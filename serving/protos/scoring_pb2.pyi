@@ -78,7 +78,7 @@ class Floats(_message.Message):
     def __init__(self, values: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class RankResponse(_message.Message):
-    __slots__ = ("model_spec", "scores", "ranking", "explanation")
+    __slots__ = ("model_spec", "scores", "ranking", "explanation", "state")
     class ScoresEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -90,11 +90,23 @@ class RankResponse(_message.Message):
     SCORES_FIELD_NUMBER: _ClassVar[int]
     RANKING_FIELD_NUMBER: _ClassVar[int]
     EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
     model_spec: _model_pb2.ModelSpec
     scores: _containers.MessageMap[str, Scores]
     ranking: _containers.RepeatedScalarFieldContainer[int]
     explanation: Explanation
-    def __init__(self, model_spec: _Optional[_Union[_model_pb2.ModelSpec, _Mapping]] = ..., scores: _Optional[_Mapping[str, Scores]] = ..., ranking: _Optional[_Iterable[int]] = ..., explanation: _Optional[_Union[Explanation, _Mapping]] = ...) -> None: ...
+    state: StateUse
+    def __init__(self, model_spec: _Optional[_Union[_model_pb2.ModelSpec, _Mapping]] = ..., scores: _Optional[_Mapping[str, Scores]] = ..., ranking: _Optional[_Iterable[int]] = ..., explanation: _Optional[_Union[Explanation, _Mapping]] = ..., state: _Optional[_Union[StateUse, _Mapping]] = ...) -> None: ...
+
+class StateUse(_message.Message):
+    __slots__ = ("as_of", "lag_seconds", "is_degraded")
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
+    LAG_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    IS_DEGRADED_FIELD_NUMBER: _ClassVar[int]
+    as_of: str
+    lag_seconds: float
+    is_degraded: bool
+    def __init__(self, as_of: _Optional[str] = ..., lag_seconds: _Optional[float] = ..., is_degraded: bool = ...) -> None: ...
 
 class Scores(_message.Message):
     __slots__ = ("values",)
@@ -103,7 +115,7 @@ class Scores(_message.Message):
     def __init__(self, values: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Explanation(_message.Message):
-    __slots__ = ("attention", "gates", "fields")
+    __slots__ = ("attention", "gates", "fields", "events")
     class AttentionEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -125,13 +137,22 @@ class Explanation(_message.Message):
         key: str
         value: Scores
         def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Scores, _Mapping]] = ...) -> None: ...
+    class EventsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Column
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Column, _Mapping]] = ...) -> None: ...
     ATTENTION_FIELD_NUMBER: _ClassVar[int]
     GATES_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
     attention: _containers.MessageMap[str, Weights]
     gates: _containers.MessageMap[str, Weights]
     fields: _containers.MessageMap[str, Scores]
-    def __init__(self, attention: _Optional[_Mapping[str, Weights]] = ..., gates: _Optional[_Mapping[str, Weights]] = ..., fields: _Optional[_Mapping[str, Scores]] = ...) -> None: ...
+    events: _containers.MessageMap[str, Column]
+    def __init__(self, attention: _Optional[_Mapping[str, Weights]] = ..., gates: _Optional[_Mapping[str, Weights]] = ..., fields: _Optional[_Mapping[str, Scores]] = ..., events: _Optional[_Mapping[str, Column]] = ...) -> None: ...
 
 class Weights(_message.Message):
     __slots__ = ("width", "values")

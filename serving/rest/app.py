@@ -2,6 +2,7 @@
 
 GET  /v1/models/M[/versions/V|/labels/L][/metadata]
 POST /v1/models/M[/versions/V|/labels/L]:predict|:classify|:regress|:rank
+POST /v1/models/M:push
 GET  /healthz, /readyz              the process runs; every model is served
 GET  /monitoring/prometheus/metrics
 """
@@ -45,16 +46,18 @@ from serving.models.model import Model
 from serving.rest.bodies import parsed, too_large, unpacked
 from serving.rest.example_bodies import classes, fill_examples, values
 from serving.rest.predict_bodies import excerpt, read_inputs, write_outputs
+from serving.rest.push_bodies import push_answer, pushed_events
 from serving.rest.rank_bodies import rank_answer, rank_request
 
 _LOGGER = logging.getLogger(__name__)
 _PATH = re.compile(
     r"/v1/models/(?P<model>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
-    r"(?::(?P<method>predict|classify|regress|rank)|(?P<metadata>/metadata))?",
+    r"(?::(?P<method>predict|classify|regress|rank|push)|(?P<metadata>/metadata))?",
     re.IGNORECASE | re.ASCII,  # otherwise a Turkish dotless i matches an i
 )
 _GET, _POST = ("GET", "HEAD"), ("POST",)
 _METHODS = [*_GET, *_POST, "PUT", "DELETE", "PATCH", "OPTIONS"]  # the last four get an error
+_PUSH = "push"
 _MAX_DIGITS = 19  # of an int64
 _APIS = {"predict": "Predict", "classify": "Classify", "regress": "Regress", "rank": "Rank"}
 
@@ -72,6 +75,7 @@ class Rest:
         loading: Returns the models that are still loading.
         is_draining: Returns whether new requests are rejected.
         admit: Raises if the `authorization` header has no valid token.
+        admit_push: Raises if it has none that allows to push events.
         metrics: Returns the metrics page; None serves none.
         metrics_path: Path of the metrics page.
     """
@@ -84,6 +88,7 @@ class Rest:
     loading: Callable[[], Sequence[str]]
     is_draining: Callable[[], bool]
     admit: Callable[[str | None], None]
+    admit_push: Callable[[str | None], None]
     metrics: Callable[[], bytes] | None = None
     metrics_path: str = ""
 
@@ -202,6 +207,10 @@ class Rest:
         if not route["method"]:
             return json.dumps(self._about(spec, bool(route["metadata"])))
         encoding = request.headers.get("content-encoding", "")
+        if route["method"].lower() == _PUSH:
+            self.admit_push(request.headers.get("authorization"))
+            events = pushed_events(parsed(unpacked(body, encoding, self.max_bytes)))
+            return json.dumps(push_answer(self.service.push(spec.name, events)))
 
         def work(model: Model) -> tuple[Any, Callable[[Any], Any]]:
             with self.service.admission.acquire(trace):

@@ -12,11 +12,12 @@ from pathlib import Path
 import grpc
 
 from serving.common.errors import InvalidArgument, PermissionDenied, Unauthenticated
-from serving.common.rpc_names import MODEL_SERVICE
+from serving.common.rpc_names import MODEL_SERVICE, STATE_SERVICE
 from serving.config.files import Certificates
 
 _SCHEME = "bearer "
 _RELOAD = f"/{MODEL_SERVICE}/HandleReloadConfigRequest"
+_PUSH = f"/{STATE_SERVICE}/Push"
 
 
 @dataclass(frozen=True)
@@ -27,16 +28,21 @@ class Access:
         tokens: Every call needs one of them, or one of `reload_tokens`; empty needs no token.
         reload_tokens: A reload needs one of them.
         allows_reload: Whether every client may reload if there are no `reload_tokens`.
+        push_tokens: A push of events needs one of them.
+        allows_push: Whether every client may push if there are no `push_tokens`.
     """
 
     tokens: frozenset[bytes] = frozenset()
     reload_tokens: frozenset[bytes] = frozenset()
     allows_reload: bool = True
+    push_tokens: frozenset[bytes] = frozenset()
+    allows_push: bool = True
 
     @property
     def is_free(self) -> bool:
         """Whether every client may make every call."""
-        return not (self.tokens or self.reload_tokens) and self.allows_reload
+        has_tokens = self.tokens or self.reload_tokens or self.push_tokens
+        return not has_tokens and self.allows_reload and self.allows_push
 
     def require(self, header: str | None) -> None:
         """Raises if a client may make no call.
@@ -44,8 +50,26 @@ class Access:
         Raises:
             Unauthenticated: The header has no valid token.
         """
-        if self.tokens and not _is_one_of(self.tokens | self.reload_tokens, _token(header)):
+        every = self.tokens | self.reload_tokens | self.push_tokens
+        if self.tokens and not _is_one_of(every, _token(header)):
             raise Unauthenticated("Invalid token.")
+
+    def require_push(self, header: str | None) -> None:
+        """Raises if a client may not push events.
+
+        Raises:
+            Unauthenticated: The header has no valid token.
+            PermissionDenied: The token is not for pushes, or pushes are disabled.
+        """
+        self.require(header)
+        if self.push_tokens:
+            if not _is_one_of(self.push_tokens, _token(header)):
+                raise PermissionDenied("A push needs a token of `push_token_file`.")
+        elif not self.allows_push:
+            raise PermissionDenied(
+                "This server can be reached from other machines and takes no events. Start it "
+                "with `push_token_file` or `allow_push`."
+            )
 
     def require_reload(self, header: str | None) -> None:
         """Raises if a client may not reload.
@@ -83,8 +107,8 @@ def require_token(access: Access, details: grpc.HandlerCallDetails) -> None:
         Unauthenticated, PermissionDenied: As of `Access`.
     """
     header = dict(details.invocation_metadata).get("authorization")
-    require = access.require_reload if details.method == _RELOAD else access.require
-    require(header)
+    requirements = {_RELOAD: access.require_reload, _PUSH: access.require_push}
+    requirements.get(details.method, access.require)(header)
 
 
 def credentials(certificates: Certificates) -> grpc.ServerCredentials:

@@ -21,6 +21,7 @@ from tensorflow_serving.apis import (
 from serving.common import errors
 from serving.common.rpc_names import HEALTH_SERVICE
 from serving.config.server_config import ServerConfig
+from serving.encoding.events import read_events, write_added
 from serving.inference.plan import Api
 from serving.inference.service import (
     CLASSIFY,
@@ -31,7 +32,7 @@ from serving.inference.service import (
     InferenceService,
 )
 from serving.observability.metrics import ServerMetrics
-from serving.protos import scoring_pb2, scoring_pb2_grpc
+from serving.protos import scoring_pb2, scoring_pb2_grpc, state_pb2, state_pb2_grpc
 from serving.rpc.reflection import add_reflection
 from serving.rpc.traces import abort, trace_of
 
@@ -40,6 +41,7 @@ _SERVICES = (
     prediction_service_pb2.DESCRIPTOR.services_by_name["PredictionService"].full_name,
     model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
     scoring_pb2.DESCRIPTOR.services_by_name["ScoringService"].full_name,
+    state_pb2.DESCRIPTOR.services_by_name["StateService"].full_name,
 )
 
 Answer = TypeVar("Answer")
@@ -58,6 +60,7 @@ def add_services(
     )
     scoring_pb2_grpc.add_ScoringServiceServicer_to_server(ScoringService(service), server)
     health = [HEALTH_SERVICE] if config.enable_grpc_healthcheck_service else []
+    state_pb2_grpc.add_StateServiceServicer_to_server(StateService(service), server)
     add_reflection(server, [*_SERVICES, *health])
 
 
@@ -120,6 +123,17 @@ class ScoringService(_Servicer, scoring_pb2_grpc.ScoringServiceServicer):
     """Scores and rankings of the candidates of a context."""
 
     Rank = _method(RANK)
+
+
+class StateService(_Servicer, state_pb2_grpc.StateServiceServicer):
+    """Events for the store behind the server."""
+
+    @rpc
+    def Push(
+        self, request: state_pb2.PushRequest, context: grpc.ServicerContext
+    ) -> state_pb2.PushResponse:
+        added = self.service.push(request.model, read_events(request))
+        return write_added(added)
 
 
 class ModelService(_Servicer, model_service_pb2_grpc.ModelServiceServicer):

@@ -101,8 +101,14 @@ class Listener:
 
 
 def _access(config: ServerConfig) -> Access:
-    scoring, reload = (
+    scoring, reload, push = (
         read_tokens(path) if path else frozenset[bytes]()
-        for path in (config.auth_token_file, config.reload_token_file)
+        for path in (config.auth_token_file, config.reload_token_file, config.push_token_file)
     )
-    return Access(scoring, reload, config.allow_reload or config.is_local)
+    return Access(
+        scoring,
+        reload,
+        config.allow_reload or config.is_local,
+        push,
+        config.allow_push or config.is_local,
+    )

@@ -22,8 +22,9 @@ from serving.common.request_trace import RequestTrace
 from serving.config.batching import BatchingParameters
 from serving.config.files import read_batching_parameters
 from serving.encoding.raw_values import missing_value
+from serving.inference.model_states import ModelStates
 from serving.inference.service import replay
-from serving.inference.state_inputs import StateInputs, StateOptions
+from serving.inference.state_inputs import StateInputs
 from serving.inference.user_states import UserStates
 from serving.models.model import Model
 from serving.models.signature import Compute, Signature
@@ -58,7 +59,7 @@ class LoadOptions:
     warmup_iterations: int = 1
     max_candidates: int = 100_000
     user_states: int = 0
-    state: StateOptions | None = None
+    state: ModelStates | None = None
     report_warmup: Callable[[str, float, bool], None] | None = None
 
 

@@ -15,6 +15,7 @@ from serving.config.files import read_batching_parameters, read_metrics_path
 from serving.config.models import ModelConfig
 from serving.config.server_config import CPUS, ServerConfig
 from serving.inference.admission import Admission
+from serving.inference.model_states import ModelStates
 from serving.inference.service import InferenceService
 from serving.models.config_watcher import ConfigWatcher
 from serving.models.manager import ModelManager
@@ -30,7 +31,7 @@ from serving.server.certificates import report_certificates
 from serving.server.listener import Listener
 from serving.server.loader import Loader, LoadOptions
 from serving.server.observers import Observers
-from serving.server.state import open_state
+from serving.server.state import open_states
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -47,14 +48,16 @@ class Server:
         config_file: ConfigWatcher | None,
         roots: ReloadRoots,
         metrics: ServerMetrics | None,
+        states: ModelStates | None,
     ) -> None:
         self.config = config
         self.listener = listener
         self.manager = manager
         admission = Admission(config.requests_at_once, config.most_requests)
         self.service = InferenceService(
-            manager, observers.all, admission, roots.require, observers.begin
+            manager, observers.all, admission, roots.require, observers.begin, states
         )
+        self._states = states
         if metrics is not None:
             for state in ("waiting", "working"):
                 metrics.gauge(
@@ -95,6 +98,8 @@ class Server:
         if self._config_file is not None:
             self._config_file.stop()
         self.manager.stop()
+        if self._states is not None:
+            self._states.store.close()
 
 
 def create_server(config: ServerConfig, listener: Listener | None = None) -> tuple[Server, int]:
@@ -147,6 +152,7 @@ def _make_server(config: ServerConfig, listener: Listener, metrics: ServerMetric
             num_batch_threads=config.tensorflow_inter_op_parallelism or CPUS
         )
     source = _version_source(config)
+    states = open_states(config)
     loader = Loader(
         LoadOptions(
             source=source,
@@ -157,7 +163,7 @@ def _make_server(config: ServerConfig, listener: Listener, metrics: ServerMetric
             ),
             max_candidates=config.max_candidates,
             user_states=config.user_states,
-            state=open_state(config),
+            state=states,
             report_warmup=None if metrics is None else metrics.observe_warmup,
         )
     )
@@ -189,7 +195,7 @@ def _make_server(config: ServerConfig, listener: Listener, metrics: ServerMetric
         ),
     )
     observers = Observers(config, manager, metrics)
-    return Server(config, listener, manager, observers, config_file, roots, metrics)
+    return Server(config, listener, manager, observers, config_file, roots, metrics, states)
 
 
 def _version_source(config: ServerConfig) -> VersionSource:
@@ -222,6 +228,7 @@ def _make_rest(
         lambda: [name for name, one in server.manager.models.items() if one.is_loading],
         lambda: listener.is_draining,
         listener.access.require,
+        listener.access.require_push,
         None if metrics is None else metrics.page,
         metrics_path,
     )

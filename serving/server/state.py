@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from serving.common.errors import InvalidArgument
 from serving.config.server_config import ServerConfig
-from serving.inference.state_inputs import StateOptions
+from serving.inference.model_states import ModelStates
 from serving.state.errors import DataError
 from serving.state.stores.open_store import open_store
 
 
-def open_state(config: ServerConfig) -> StateOptions | None:
+def open_states(config: ServerConfig) -> ModelStates | None:
     """The store that completes requests; None without one.
 
     Raises:
@@ -17,8 +17,9 @@ def open_state(config: ServerConfig) -> StateOptions | None:
     """
     if not config.state:
         return None
+    takes_events = bool(config.push_token_file) or config.allow_push or config.is_local
     try:
-        store = open_store(config.state, writes=False)
+        store = open_store(config.state, writes=takes_events)
     except DataError as error:
         raise InvalidArgument(f"`state`: {error}") from None
-    return StateOptions(store, config.state_max_lag or None)
+    return ModelStates(store, config.state_max_lag or None, takes_events)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 
 from serving.client import Client
+from serving.client.pushed import Pushed
+from serving.common.errors import InvalidArgument, Unavailable
 from serving.config.server_config import ServerConfig
 from serving.server.server import Server, create_server
 from serving.state.online.load import load_state
@@ -112,3 +115,34 @@ def test_rest_ranks_alike(server: tuple[Server, int], client: Client, values: An
     with urllib.request.urlopen(url, json.dumps(body).encode(), timeout=60) as answer:
         scores = json.load(answer)["scores"]["click"]
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
+
+
+def test_pushed_events_change_the_answer(export: Path, store: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(store, tmp_path / "store"))
+    config = ServerConfig(
+        str(export), port=0, rest_api_port=free_port(), state=f"lmdb:{copy}", state_max_lag=0.0
+    )
+    server, port = create_server(config)
+    server.start()
+    event = {"user": "5", "item": 3, "time": NEWEST + 60, "click": 1}
+    items = [{"item": item} for item in ITEMS]
+    try:
+        with Client(f"localhost:{port}", model="live", timeout=60) as client:
+            before = client.rank({"user": "5", "as_of": LATER}, items)["click"]
+            assert client.push([event]) == Pushed(counted=1)
+            after = client.rank({"user": "5", "as_of": LATER}, items)["click"]
+            assert not np.array_equal(before, after)
+            with pytest.raises(InvalidArgument, match=r"the column 'click' .* is missing"):
+                client.push([{**event, "click": 1}, {"user": "5", "item": 3, "time": NEWEST}])
+            with pytest.raises(InvalidArgument, match=r"'item'.*expected int64.*'three'"):
+                client.push([{**event, "item": "three"}])
+        url = f"http://localhost:{config.rest_api_port}/v1/models/live:push"
+        body = {"events": [{**event, "click": None}, {**event, "time": 2**40}]}
+        with urllib.request.urlopen(url, json.dumps(body).encode(), timeout=60) as answer:
+            assert json.load(answer) == {
+                "counted": 1, "late": [], "ahead": [1], "repeated_events": []
+            }  # fmt: skip
+    finally:
+        server.stop()
+    with Client(f"localhost:{port}", timeout=1) as client, pytest.raises(Unavailable):
+        client.push([event])

@@ -15,7 +15,8 @@ from google.protobuf import descriptor_pb2
 
 ROOT = Path(__file__).parents[2]
 PROTOS = tuple(
-    f"serving/protos/{name}.proto" for name in ("scoring", "server_config", "tensorflow_serving")
+    f"serving/protos/{name}.proto"
+    for name in ("scoring", "server_config", "state", "tensorflow_serving")
 )
 # Python's code for it is in TensorFlow Serving's package.
 VENDORED = "tensorflow_serving/apis/model.proto"

@@ -71,25 +71,35 @@ class StateWriter:
         self._definition = definition
         self._clock = clock or Clock(definition)
 
-    def push(self, events: Sequence[Mapping[str, Any]]) -> Added:
+    def push(
+        self, events: Sequence[Mapping[str, Any]], groups: Sequence[Group] | None = None
+    ) -> Added:
         """Adds events by column name.
 
         Args:
             events: Each has every column that a definition names, None where the log has null.
+            groups: The groups that receive them; None: all.
 
         Raises:
             DataError: A column is absent, or a value is invalid; then nothing is added.
             StoreUnavailable: The store cannot be written; some groups may have the events.
         """
-        return self.add(rows_of(events, self._definition.columns, [self._definition.time]))
+        rows = rows_of(events, self._definition.columns, [self._definition.time])
+        return self.add(rows, groups=groups)
 
-    def add(self, rows: pa.Table, place: Place | None = None) -> Added:
+    def add(
+        self,
+        rows: pa.Table,
+        place: Place | None = None,
+        groups: Sequence[Group] | None = None,
+    ) -> Added:
         """Adds rows of a log.
 
         Args:
             rows: The columns of the definition, in its types.
             place: Their place in the log. None: they have none, so that only event ids tell
                 whether a row arrives again.
+            groups: The groups that receive them; None: all.
 
         Raises:
             DataError: A time, a label or a number is invalid; then nothing is added.
@@ -107,7 +117,7 @@ class StateWriter:
         )
         late = np.zeros(len(time), bool)
         repeated = ~ahead
-        for group in self._definition.groups:
+        for group in self._definition.groups if groups is None else groups:
             batch = _Batch(group, rows, time, event, place, ~ahead)
             was_late, was_new = batch.add_to(self._store)
             late |= was_late

@@ -43,6 +43,7 @@ def rest(
                 "loading": tuple,
                 "is_draining": lambda: False,
                 "admit": lambda header: None,
+                "admit_push": lambda header: None,
                 **options,
             }
             inference = InferenceService(

@@ -1,0 +1,80 @@
+"""Events as messages: what a client pushes to the store behind a server."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from serving.common.errors import InvalidFeature
+from serving.encoding.raw_values import shortened
+from serving.protos import state_pb2
+
+if TYPE_CHECKING:
+    from serving.state.online.writer import Added
+
+_INT64 = np.iinfo(np.int64)
+
+
+def push_request(model: str, events: Sequence[Mapping[str, Any]]) -> state_pb2.PushRequest:
+    """The message of events: values by column, None for null.
+
+    Raises:
+        InvalidFeature: A value is of a kind that no column of a log has.
+    """
+    request = state_pb2.PushRequest(model=model)
+    for number, event in enumerate(events):
+        columns = request.events.add().columns
+        for name, value in event.items():
+            _write(columns[name], value, f"Column {name!r} of event {number}")
+    return request
+
+
+def read_events(request: state_pb2.PushRequest) -> list[dict[str, Any]]:
+    """The events of a message."""
+    return [
+        {name: _read(value) for name, value in event.columns.items()} for event in request.events
+    ]
+
+
+def write_added(added: Added) -> state_pb2.PushResponse:
+    """The answer: how many events were new, and the places of the others."""
+    late, ahead = np.flatnonzero(added.late), np.flatnonzero(added.ahead)
+    repeated = np.flatnonzero(added.repeated)
+    return state_pb2.PushResponse(
+        counted=len(added.late) - len(late) - len(ahead) - len(repeated),
+        late=late.tolist(),
+        ahead=ahead.tolist(),
+        repeated_events=repeated.tolist(),
+    )
+
+
+def _write(target: state_pb2.Value, value: Any, place: str) -> None:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None:
+        return
+    if isinstance(value, datetime.date | datetime.datetime):
+        value = value.isoformat()
+    if isinstance(value, bool):
+        target.flag = value
+    elif isinstance(value, int) and _INT64.min <= value <= _INT64.max:
+        target.whole = value
+    elif isinstance(value, float):
+        target.number = value
+    elif isinstance(value, str):
+        target.text = value
+    elif isinstance(value, bytes):
+        target.binary = value
+    else:
+        raise InvalidFeature(
+            f"{place}: expected a string, bytes, a number within int64, a boolean, a time or None. "
+            f"Received: {shortened(value)} ({type(value).__name__})"
+        )
+
+
+def _read(value: state_pb2.Value) -> Any:
+    kind = value.WhichOneof("kind")
+    return None if kind is None else getattr(value, kind)

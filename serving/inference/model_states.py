@@ -1,0 +1,89 @@
+"""The store behind a server, and the states that its loaded versions read."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from serving.common.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
+from serving.models.model import Model
+from serving.state.definitions.definition import StateDefinition
+from serving.state.errors import DataError
+from serving.state.online.writer import Added, StateWriter
+from serving.state.stores.store import Store, StoreUnavailable
+
+
+class ModelStates:
+    """The states of the loaded versions.
+
+    Args:
+        store: The store.
+        max_lag: Seconds by which a state may be behind its log when a version begins to serve;
+            None for any.
+        takes_events: Whether this server may write to the store.
+    """
+
+    def __init__(
+        self, store: Store, max_lag: float | None = None, takes_events: bool = False
+    ) -> None:
+        self.store = store
+        self.max_lag = max_lag
+        self._takes_events = takes_events
+        self._definitions = weakref.WeakKeyDictionary[Model, StateDefinition]()
+
+    def add(self, model: Model, definition: StateDefinition) -> None:
+        """Adds a version, which leaves once it is unloaded."""
+        self._definitions[model] = definition
+
+    def push(self, name: str, events: Sequence[Mapping[str, Any]]) -> Added:
+        """Adds events to the states of all loaded versions of a model.
+
+        Args:
+            name: Name of the model; empty for the only one that has a state.
+            events: Values by column of the log.
+
+        Raises:
+            InvalidArgument: An event lacks a column, or a value does not fit; nothing is added.
+            NotFound: No version of the model is loaded that has a state.
+            FailedPrecondition: This server only reads the store.
+            Unavailable: The store cannot be written.
+        """
+        if not self._takes_events:
+            raise FailedPrecondition(
+                "This server only reads its store. Start it with `push_token_file` to push events."
+            )
+        models = [(model.name, of) for model, of in self._definitions.items()]
+        if not name and len({of for of, _ in models}) == 1:
+            name = models[0][0]
+        definitions = [definition for of, definition in models if of == name]
+        if not definitions:
+            names = ", ".join(sorted({repr(of) for of, _ in models})) or "none"
+            raise NotFound(
+                f"`model`: expected a model with a state that is loaded ({names}). Received: "
+                f"{name!r}"
+            )
+        try:
+            return self._push(definitions, events)
+        except DataError as error:
+            raise InvalidArgument(str(error)) from None
+        except StoreUnavailable as error:
+            raise Unavailable(f"{error} Push the events again.") from None
+
+    def _push(
+        self, definitions: Sequence[StateDefinition], events: Sequence[Mapping[str, Any]]
+    ) -> Added:
+        """Adds events once to each group, as versions with equal groups share them."""
+        written: set[bytes] = set()
+        results = []
+        for definition in definitions:
+            groups = [g for g in definition.groups if g.fingerprint not in written]
+            written |= {group.fingerprint for group in groups}
+            results.append(StateWriter(self.store, definition).push(events, groups))
+        return Added(
+            np.any([added.late for added in results], axis=0),
+            np.any([added.ahead for added in results], axis=0),
+            np.all([added.repeated for added in results], axis=0),
+        )
