@@ -13,9 +13,13 @@ from serving.common.signature_names import (
     FIELD_PREFIX,
     GATE_PREFIX,
     KNOWN_PREFIX,
+    STATE_PREFIX,
 )
+from serving.encoding.array_values import is_present
 from serving.encoding.arrow_tables import Table, is_table
 from serving.encoding.features import Row
+
+_PREFIXES = (ATTENTION_PREFIX, GATE_PREFIX, FIELD_PREFIX, KNOWN_PREFIX, STATE_PREFIX)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +33,7 @@ class Ranking:
         attention: By history, (N, S): the weight of each of the S events that were sent.
         gates: By task, (N, E): the share of each expert.
         fields: By field, (N,): the weight that it has in the interaction of the fields.
+        events: By feature of a history, (S,): the past events that the server's store gave.
         known: By history, (S,): whether the model saw the event and knows it. False for an event
             that is not in the vocabulary, missing or too old. Empty for an older export.
     """
@@ -40,6 +45,7 @@ class Ranking:
     gates: Mapping[str, np.ndarray]
     fields: Mapping[str, np.ndarray] = field(default_factory=dict)
     known: Mapping[str, np.ndarray] = field(default_factory=dict)
+    events: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def shares(self) -> dict[str, np.ndarray]:
         """Returns the attention to known events only, in shares.
@@ -72,7 +78,8 @@ def read_ranking(
     Args:
         outputs: Outputs of `rank_explained` for one request, (1, N, ...) each.
         version: The version that computed them.
-        events: Length of the longest list in the context; attention beyond it is padding.
+        events: Length of the longest list in the context; attention beyond it and beyond the
+            events of the store is padding.
         rank_by: The task that ranks; `first_task` if empty.
         first_task: The first task of the experiment file; None for the first by name.
         top_k: Length of the ranking; 0 for all candidates.
@@ -80,11 +87,9 @@ def read_ranking(
     Raises:
         InvalidArgument: No task has the name `rank_by`.
     """
-    scores = {
-        name: value[0]
-        for name, value in outputs.items()
-        if not name.startswith((ATTENTION_PREFIX, GATE_PREFIX, FIELD_PREFIX, KNOWN_PREFIX))
-    }
+    given = {name: _without_padding(v) for name, v in _with_prefix(STATE_PREFIX, outputs).items()}
+    events = max([events, *map(len, given.values())])
+    scores = {name: value[0] for name, value in outputs.items() if not name.startswith(_PREFIXES)}
     order = best_first(scores, rank_by, first_task)
     return Ranking(
         scores=scores,
@@ -101,7 +106,14 @@ def read_ranking(
             for history, value in _with_prefix(KNOWN_PREFIX, outputs).items()
             if len(value)
         },
+        events=given,
     )
+
+
+def _without_padding(values: np.ndarray) -> np.ndarray:
+    """Returns a list without the missing values at its end."""
+    present = np.flatnonzero(is_present(values))
+    return values[: present[-1] + 1] if len(present) else values[:0]
 
 
 def _with_prefix(prefix: str, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -26,10 +26,12 @@ class Plan(NamedTuple):
     Args:
         requests: The calls, in their order.
         write: Makes the answer from the outputs of each call.
+        complete: Writes into the answer what the trace of the request knows.
     """
 
     requests: tuple[InferenceRequest, ...]
     write: Callable[[Sequence[Results]], Any]
+    complete: Callable[[Any, RequestTrace], object] | None = None
 
 
 class Api(NamedTuple):
@@ -59,7 +61,10 @@ def compute(model: Model, plan: Plan, trace: RequestTrace) -> Any:
     results = [model.compute(request, trace) for request in plan.requests]
     trace.computed_at = time.perf_counter()
     trace.computed = tuple(zip(plan.requests, results, strict=True))
-    return plan.write(results)
+    answer = plan.write(results)
+    if plan.complete is not None:
+        plan.complete(answer, trace)
+    return answer
 
 
 def ref_to(model: Model) -> ModelRef:

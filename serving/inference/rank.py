@@ -8,6 +8,7 @@ import numpy as np
 
 from serving.common.errors import FailedPrecondition, InvalidArgument
 from serving.common.request import InferenceRequest
+from serving.common.request_trace import RequestTrace
 from serving.common.signature_names import (
     ATTENTION_PREFIX,
     DEFAULT_SIGNATURE,
@@ -15,8 +16,10 @@ from serving.common.signature_names import (
     FIELD_PREFIX,
     GATE_PREFIX,
     RANK_SIGNATURE,
+    STATE_PREFIX,
     first_task,
 )
+from serving.encoding.array_values import is_present
 from serving.encoding.features import TensorSpec
 from serving.inference.plan import Plan, Results, ref_to, write_spec
 from serving.inference.rank_inputs import rank_inputs
@@ -57,7 +60,11 @@ def read_rank(model: Model, message: scoring_pb2.RankRequest) -> Plan:
     explanation = [name for name in signature.definition.outputs if _explains(name, signature)]
     outputs = (*tasks, *explanation)
     request = InferenceRequest(ref_to(model), signature.key, inputs, outputs)
-    return Plan((request,), lambda results: write_rank(model, signature, message, results[0]))
+    return Plan(
+        (request,),
+        lambda results: write_rank(model, signature, message, results[0]),
+        _write_state,
+    )
 
 
 def write_rank(
@@ -83,7 +90,8 @@ def write_rank(
     order = np.argsort(best, kind="stable")  # NaN comes last
     response.ranking.extend(order[: message.top_k or None].tolist())
     if signature.key == EXPLAINED_SIGNATURE:
-        longest = _longest_list(signature, message)
+        given = [array.shape[1] for name, array in results.items() if name.startswith(STATE_PREFIX)]
+        longest = max(_longest_list(signature, message), *given, 0)
         _write_explanation(response.explanation, longest, results)
     return response
 
@@ -103,6 +111,9 @@ def _write_explanation(
             target = explanation.attention[name.removeprefix(ATTENTION_PREFIX)]
         elif name.startswith(GATE_PREFIX):
             weights, target = value[0], explanation.gates[name.removeprefix(GATE_PREFIX)]
+        elif name.startswith(STATE_PREFIX):
+            _write_events(explanation.events[name.removeprefix(STATE_PREFIX)], value[0])
+            continue
         elif name.startswith(FIELD_PREFIX):
             explanation.fields[name.removeprefix(FIELD_PREFIX)].values.extend(value[0].tolist())
             continue
@@ -110,6 +121,28 @@ def _write_explanation(
             continue
         target.width = weights.shape[1]
         target.values.extend(np.ravel(weights).tolist())
+
+
+def _write_events(column: scoring_pb2.Column, values: np.ndarray) -> None:
+    """Writes the events of one history; missing ones at the end are padding."""
+    present = is_present(values)
+    column.missing.extend(np.flatnonzero(~present).tolist())
+    if values.dtype.kind == "O":
+        column.binaries.values.extend(values.tolist())
+    elif values.dtype.kind == "i":
+        column.ints.values.extend(np.where(present, values, 0).tolist())
+    else:
+        column.floats.values.extend(np.where(present, values, 0).tolist())
+
+
+def _write_state(response: scoring_pb2.RankResponse, trace: RequestTrace) -> None:
+    """Writes how a store completed the request."""
+    state = trace.state
+    if state is None:
+        return
+    response.state.as_of, response.state.is_degraded = state.as_of, state.is_degraded
+    if state.lag_seconds is not None:
+        response.state.lag_seconds = state.lag_seconds
 
 
 def _longest_list(signature: Signature, message: scoring_pb2.RankRequest) -> int:
@@ -153,5 +186,5 @@ def _is_score(spec: TensorSpec, per_request: bool) -> bool:
 
 def _explains(output: str, signature: Signature) -> bool:
     return signature.key == EXPLAINED_SIGNATURE and output.startswith(
-        (ATTENTION_PREFIX, GATE_PREFIX, FIELD_PREFIX)
+        (ATTENTION_PREFIX, GATE_PREFIX, FIELD_PREFIX, STATE_PREFIX)
     )

@@ -16,7 +16,13 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from serving.common.errors import FailedPrecondition, InvalidArgument
 from serving.common.request import Arrays
 from serving.common.request_trace import RequestTrace, StateOfRequest
-from serving.common.signature_names import AS_OF, EXPLAINED_SIGNATURE, RANK_SIGNATURE, STATE_PREFIX
+from serving.common.signature_names import (
+    AS_OF,
+    ATTENTION_PREFIX,
+    EXPLAINED_SIGNATURE,
+    RANK_SIGNATURE,
+    STATE_PREFIX,
+)
 from serving.encoding.array_values import is_present
 from serving.encoding.features import TensorSpec
 from serving.encoding.raw_values import missing_value
@@ -244,10 +250,10 @@ class _Filled:
         trace.inputs = completed = self._state.fill(inputs, self._inputs, trace)
         taken = {name: array for name, array in completed.items() if name not in self._added}
         results = self._compute(taken, outputs, trace)
-        if self._inputs.signature.key == EXPLAINED_SIGNATURE and trace.state is not None:
-            for name in self._inputs.events & set(trace.state.names):
-                results[STATE_PREFIX + name] = completed[name]
-        return results
+        if trace.state is None or not any(name.startswith(ATTENTION_PREFIX) for name in outputs):
+            return results
+        events = self._inputs.events & set(trace.state.names)
+        return results | {STATE_PREFIX + name: completed[name] for name in events}
 
 
 def _info(dtype: tf.DType) -> meta_graph_pb2.TensorInfo:

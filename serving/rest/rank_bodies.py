@@ -63,6 +63,8 @@ def rank_answer(response: scoring_pb2.RankResponse) -> dict[str, Any]:
         "scores": {task: _score_list(scores) for task, scores in sorted(response.scores.items())},
         "ranking": list(response.ranking),
     }
+    if response.HasField("state"):
+        document["state"] = _state(response.state)
     if response.HasField("explanation"):
         document["explanation"] = {
             "attention": _weights(response.explanation.attention),
@@ -71,6 +73,9 @@ def rank_answer(response: scoring_pb2.RankResponse) -> dict[str, Any]:
                 name: _score_list(one) for name, one in sorted(response.explanation.fields.items())
             },
         }
+        events = response.explanation.events
+        if events:
+            document["explanation"]["events"] = {n: _events(c) for n, c in sorted(events.items())}
     return document
 
 
@@ -144,6 +149,22 @@ def _require_sendable(name: str, side: str, value: Any) -> None:
     if isinstance(value, float) and abs(value) > limits(np.dtype(np.float32))[1]:
         form = "a finite float32 number, or an integer where the feature is one, or null"
         raise wrong(name, f"{form} for a missing value", value, side)
+
+
+def _state(state: scoring_pb2.StateUse) -> dict[str, Any]:
+    lag = state.lag_seconds if state.HasField("lag_seconds") else None
+    return {"as_of": state.as_of, "lag_seconds": lag, "is_degraded": state.is_degraded}
+
+
+def _events(column: scoring_pb2.Column) -> list[Any]:
+    """Returns the events of one history; null where one is missing."""
+    kind = column.WhichOneof("values")
+    values = list(getattr(column, kind).values) if kind else []
+    missing = set(column.missing)
+    values = [None if place in missing else value for place, value in enumerate(values)]
+    return [
+        value.decode(errors="replace") if isinstance(value, bytes) else value for value in values
+    ]
 
 
 def _score_list(message: Any) -> Any:

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from tensorflow_serving.apis import prediction_log_pb2
 
 from serving.client import Client
 from serving.client.pushed import Pushed
 from serving.common.errors import InvalidArgument, Unavailable
 from serving.config.server_config import ServerConfig
+from serving.encoding.codec import decode
 from serving.server.server import Server, create_server
 from serving.state.online.load import load_state
 from serving.state.online.reader import StateReader
@@ -44,26 +47,22 @@ def store(export: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def values(export: Path, store: Path) -> dict[str, Any]:
+def values(export: Path, store: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the store knows of user 5 and the items, read beside the server."""
     saved = SavedState.open(export / "1/assets.extra/state")
-    of = LmdbStore(store, writes=False)
+    of = LmdbStore(copied(store, tmp_path_factory.mktemp("beside")), writes=False)
     resolved = StateReader(of, saved.definition).values({"user": "5"}, {"item": ITEMS}, LATER)
     of.close()
     return {**resolved.context, **resolved.candidates}
 
 
 @pytest.fixture(scope="module")
-def server(
-    export: Path, store: Path, values: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Server, int]]:
+def server(export: Path, store: Path) -> Iterator[tuple[Server, int]]:
     config = ServerConfig(
         str(export),
         port=0,
         rest_api_port=free_port(),
         state=f"lmdb:{store}",
-        prediction_log_dir=str(tmp_path_factory.mktemp("log")),
-        prediction_log_sampling_rate=1.0,
     )
     server, port = create_server(config)
     server.start()
@@ -75,6 +74,11 @@ def server(
 def client(server: tuple[Server, int]) -> Iterator[Client]:
     with Client(f"localhost:{server[1]}", timeout=60) as client:
         yield client
+
+
+def copied(store: Path, folder: Path) -> Path:
+    """A copy, as a process opens a folder once."""
+    return Path(shutil.copytree(store, folder / "store"))
 
 
 def whole(values: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -117,10 +121,57 @@ def test_rest_ranks_alike(server: tuple[Server, int], client: Client, values: An
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
 
 
-def test_pushed_events_change_the_answer(export: Path, store: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(store, tmp_path / "store"))
+def test_explanation_has_the_events_of_the_store(
+    server: tuple[Server, int], client: Client, values: dict[str, Any]
+) -> None:
+    expected = client.explain(*whole(values))
+    items = [{"item": item} for item in ITEMS]
+    ranking = client.explain({"user": "5", "as_of": LATER}, items)
+    assert ranking.events["clicked"].tolist() == values["clicked"]
+    for history, weights in expected.attention.items():
+        np.testing.assert_array_equal(ranking.attention[history], weights)
+    assert expected.events == {}
+    port = server[0].config.rest_api_port
+    body = {"context": {"user": "5", "as_of": LATER}, "candidates": items, "explain": True}
+    url = f"http://localhost:{port}/v1/models/live:rank"
+    with urllib.request.urlopen(url, json.dumps(body).encode(), timeout=60) as answer:
+        document = json.load(answer)
+    assert document["explanation"]["events"]["clicked"] == values["clicked"]
+    assert document["state"]["is_degraded"] is False
+    assert document["state"]["as_of"] == str(LATER)
+
+
+def test_log_has_the_values_that_were_used(
+    export: Path, store: Path, values: dict[str, Any], tmp_path: Path
+) -> None:
     config = ServerConfig(
-        str(export), port=0, rest_api_port=free_port(), state=f"lmdb:{copy}", state_max_lag=0.0
+        str(export),
+        port=0,
+        state=f"lmdb:{copied(store, tmp_path)}",
+        prediction_log_dir=str(tmp_path / "log"),
+        prediction_log_sampling_rate=1.0,
+    )
+    server, port = create_server(config)
+    server.start()
+    with Client(f"localhost:{port}", timeout=60) as client:
+        client.rank({"user": "5", "as_of": LATER}, [{"item": item} for item in ITEMS])
+    server.stop()
+    (row,) = pq.read_table(tmp_path / "log").to_pylist()
+    log = prediction_log_pb2.PredictionLog.FromString(row["log"])
+    inputs = {name: decode(name, one) for name, one in log.predict_log.request.inputs.items()}
+    assert inputs["clicked"][0].tolist() == values["clicked"]
+    np.testing.assert_array_equal(inputs["item_ctr"][0], values["item_ctr"])
+    state = json.loads(row["state"])
+    assert state["as_of"] == str(LATER)
+    assert set(state["names"]) == {"clicked", "ages", "item_ctr", "pair_seen", "user_clicks"}
+
+
+def test_pushed_events_change_the_answer(export: Path, store: Path, tmp_path: Path) -> None:
+    config = ServerConfig(
+        str(export),
+        port=0,
+        rest_api_port=free_port(),
+        state=f"lmdb:{copied(store, tmp_path)}",
     )
     server, port = create_server(config)
     server.start()
