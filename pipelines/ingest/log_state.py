@@ -105,7 +105,8 @@ class LogState:
             for key, time, ids in self.ids.get(
                 feature.name if group.by else prior_key(feature), ()
             ):
-                for number, event in zip(key.tolist(), event_keys(time, ids), strict=True):
+                events = event_keys(time, ids, group.late_ticks)
+                for number, event in zip(key.tolist(), events, strict=True):
                     bits[keys[number], event] = bits.get((keys[number], event), 0) | 1 << place
         return bits
 

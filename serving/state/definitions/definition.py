@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +13,7 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 
 from serving.state.definitions.aggregate_options import AggregateOptions
-from serving.state.definitions.durations import Duration
+from serving.state.definitions.durations import SECONDS, Duration
 from serving.state.definitions.group import (
     FORMAT,
     Feature,
@@ -29,6 +30,7 @@ from serving.state.errors import DataError
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 TICKS = dict(zip(get_args(TimeUnit), (1, 10**3, 10**6, 10**9), strict=True))
+_PAUSE = 7 * SECONDS["d"]
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,23 @@ class StateDefinition:
             return None
         priors = [prior_key(prior) for prior in self.groups[-1].features]
         return priors.index(prior_key(feature))
+
+    @property
+    def late_ticks(self) -> int | float | None:
+        """`late` in the unit of the times."""
+        return self.groups[0].late_ticks
+
+    @property
+    def expire_ids(self) -> int | None:
+        """Seconds after which a store may drop an event id by its own clock; None: never.
+
+        An id is needed until rows that are `late` newer have come: a log may stand still for a
+        week more.
+        """
+        ticks = self.groups[0].ticks or (TICKS[self.time_unit] if self.time_unit else None)
+        if self.late_ticks is None or ticks is None:
+            return None
+        return math.ceil(self.late_ticks / ticks) + _PAUSE
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that `from_dict` reads."""

@@ -31,6 +31,6 @@ def load_state(
                 progress(len(part))
         for events, bits in saved.ids(group):
             seen = [SeenId(Cell(group.fingerprint, key), event) for key, event in events]
-            store.load_ids(seen, bits)
+            store.load_ids(seen, bits, saved.definition.expire_ids)
         store.load([], [], {group.fingerprint + LOADED: b"1"})
     return keys

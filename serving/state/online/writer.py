@@ -111,9 +111,7 @@ class StateWriter:
         limit = self._clock.now(_AHEAD)
         ahead = np.zeros(len(time), bool) if limit is None else time > limit
         event = (
-            None
-            if self._definition.event_id is None
-            else _Events.of(rows, time, self._definition.event_id)
+            None if self._definition.event_id is None else _Events.of(rows, time, self._definition)
         )
         late = np.zeros(len(time), bool)
         repeated = ~ahead
@@ -131,19 +129,23 @@ class _Events:
 
     Attributes:
         has_id: `(rows,)`, whether a row has an id.
-        keys: Time and id of each event, as bytes.
+        keys: Bucket, time and id of each event, as bytes.
         numbers: `(rows,)`, equal for equal times and ids.
+        expire: Seconds after which a store may drop an id.
     """
 
     has_id: np.ndarray
     keys: list[bytes]
     numbers: np.ndarray
+    expire: int | None
 
     @classmethod
-    def of(cls, rows: pa.Table, time: np.ndarray, column: str) -> _Events:
-        ids = identities(rows[column])
+    def of(cls, rows: pa.Table, time: np.ndarray, definition: StateDefinition) -> _Events:
+        column = rows[definition.event_id]
+        ids = identities(column)
+        keys = event_keys(time, ids, definition.late_ticks)
         numbers = event_numbers(time.view(np.int64), *ids.T)
-        return cls(~is_missing(rows[column]), event_keys(time, ids), numbers)
+        return cls(~is_missing(column), keys, numbers, definition.expire_ids)
 
 
 class _Batch:
@@ -187,9 +189,10 @@ class _Batch:
         of_cell[numbers] = np.arange(len(numbers))
         key = of_cell[self._key]
         before = store.read(cells)
+        newest = self._newest(store)
         states = decode(self._group, before)
         key = np.where(self._allowed & self._is_new(states, key), key, -1)
-        late = self._is_late(store) & (key >= 0)
+        late = self._is_late(newest) & (key >= 0)
         self._late |= late
         self._move_on(states, key)
         key = np.where(late, -1, key)
@@ -202,7 +205,8 @@ class _Batch:
                 zip(cells, before, encode(states), strict=True)
             )
         ]
-        made = np.array(store.write(changes, self._notes(store)), bool)
+        expire = None if self._events is None else self._events.expire
+        made = np.array(store.write(changes, self._notes(newest), expire), bool)
         self._new |= (key >= 0) & made[key] & bits
         return made
 
@@ -223,24 +227,23 @@ class _Batch:
         for number in np.flatnonzero(last >= 0):
             states.offsets[number][self._place.log] = int(last[number])
 
-    def _is_late(self, store: Store) -> np.ndarray:
+    def _is_late(self, newest: int | float) -> np.ndarray:
         """Whether each row is older than the newest before it by more than the group allows."""
         if self._group.late_ticks is None:
             return np.zeros(len(self._time), bool)
         times = np.where(self._allowed, self._time, no_time(self._group))
-        newest = np.maximum(np.maximum.accumulate(times), self._newest(store))
-        return self._time < newest - self._group.late_ticks
+        newest_before = np.maximum(np.maximum.accumulate(times), newest)
+        return self._time < newest_before - self._group.late_ticks
 
     def _newest(self, store: Store) -> int | float:
         note = store.notes(self._note).get(self._note)
         return no_time(self._group) if note is None else float_or_int(note, self._group)
 
-    def _notes(self, store: Store) -> dict[bytes, bytes]:
+    def _notes(self, newest: int | float) -> dict[bytes, bytes]:
         times = self._time[self._allowed]
         if not len(times):
             return {}
-        newest = max(times.max().item(), self._newest(store))
-        return {self._note: repr(newest).encode()}
+        return {self._note: repr(max(times.max().item(), newest)).encode()}
 
     def _add(
         self, store: Store, states: KeyStates, key: np.ndarray, cells: Sequence[Cell]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+_SIGN = np.int64(-(2**63))
+
 
 def is_first(events: np.ndarray, among: np.ndarray) -> np.ndarray:
     """Whether each of some rows is the first of its event.
@@ -24,17 +26,33 @@ def event_numbers(*columns: np.ndarray) -> np.ndarray:
     return np.unique(table, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def event_keys(time: np.ndarray, ids: np.ndarray) -> list[bytes]:
-    """Time and id of each event as bytes, in whose order older events come first.
+def event_keys(time: np.ndarray, ids: np.ndarray, late: int | float | None) -> list[bytes]:
+    """Bucket, time and id of each event as bytes, in whose order older events come first.
 
     Args:
         time: `(rows,)`, int64 or float64.
         ids: `(rows, 2)`, as `identities` gives them.
+        late: The age up to which an event may arrive again, in the unit of the times, and the
+            length of a bucket; None: any age, so that one bucket has all.
     """
+    bits = time.view(np.int64)
     if time.dtype == np.float64:
-        bits = time.view(np.int64)
-        bits = np.where(bits < 0, ~bits, bits ^ np.int64(-(2**63)))
-    else:
-        bits = time.astype(np.int64) ^ np.int64(-(2**63))
-    words = np.stack([bits, ids[:, 0], ids[:, 1]], axis=1).astype(">i8")
-    return [row.tobytes() for row in words]
+        bits = np.where(bits < 0, ~bits ^ _SIGN, bits)
+    words = np.stack([_buckets(time, late), bits, *ids.T], axis=1)
+    words[:, :2] ^= _SIGN  # as bytes, negative ones come first
+    return [row.tobytes() for row in words.astype(">i8")]
+
+
+def first_bucket(newest: int | float, late: int | float) -> bytes:
+    """The oldest bucket whose events may arrive again: the first 8 bytes of their keys.
+
+    Args:
+        newest: Time of the newest event.
+        late: As of `event_keys`.
+    """
+    bucket = _buckets(np.array([newest - late]), late) ^ _SIGN
+    return bucket.astype(">i8").tobytes()
+
+
+def _buckets(time: np.ndarray, late: int | float | None) -> np.ndarray:
+    return np.zeros(len(time), np.int64) if late is None else (time // late).astype(np.int64)

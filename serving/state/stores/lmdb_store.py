@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,13 +17,14 @@ from serving.state.stores.store import Cell, Change, SeenId, StoreUnavailable
 _MAP = 1 << 40  # address space, not memory nor disk: the file grows as it fills
 _BLOBS, _IDS, _NOTES = b"b", b"i", b"n"
 _READERS = 1024
+_PART = 10_000  # ids of one transaction
 
 
 class LmdbStore:
     """Blobs in a folder of this machine.
 
-    A transaction is on disk when `write` returns, whole or not at all. A reader sees the store as
-    it was when its read began.
+    What `write` has done is on disk when it returns, all or nothing. A reader sees the store as it
+    was when its read began.
 
     Args:
         folder: The folder; it is made if it does not exist.
@@ -62,20 +64,23 @@ class LmdbStore:
         with self._env.begin() as of:
             return [_bits(of.get(_id(seen.cell, seen.event))) for seen in ids]
 
-    def write(self, changes: Sequence[Change], notes: Mapping[bytes, bytes]) -> list[bool]:
-        """As `Store`; here all changes are made or none."""
+    def write(
+        self,
+        changes: Sequence[Change],
+        notes: Mapping[bytes, bytes],
+        expire: int | None = None,
+    ) -> list[bool]:
+        """As `Store`; here ids stay until `forget_ids`."""
         with self._writing() as of:
             made = [of.get(_blob(change.cell)) == change.before for change in changes]
-            if not all(made):
-                return [False] * len(changes)
-            for change in changes:
+            for change in itertools.compress(changes, made):
                 if change.after is None:
                     of.delete(_blob(change.cell))
                 else:
                     of.put(_blob(change.cell), change.after)
                 for event, bits in change.ids.items():
                     of.put(_id(change.cell, event), struct.pack("<Q", bits))
-            for name, value in notes.items():
+            for name, value in notes.items() if all(made) else ():
                 of.put(_NOTES + name, value)
         return made
 
@@ -90,7 +95,9 @@ class LmdbStore:
             for name, value in notes.items():
                 of.put(_NOTES + name, value)
 
-    def load_ids(self, ids: Sequence[SeenId], bits: Sequence[int]) -> None:
+    def load_ids(
+        self, ids: Sequence[SeenId], bits: Sequence[int], expire: int | None = None
+    ) -> None:
         """As `Store`."""
         with self._writing() as of:
             for seen, of_event in zip(ids, bits, strict=True):
@@ -105,18 +112,16 @@ class LmdbStore:
         for key, blob in self._under(_BLOBS + group):
             yield split_key(key[1 + len(group) :]), blob
 
-    def forget(self, group: bytes, keys: Sequence[Key], before: bytes | None) -> None:
+    def forget_ids(self, group: bytes, before: bytes) -> None:
         """As `Store`."""
-        old = []
-        if before is not None:
-            start = len(_IDS) + len(group)
-            for key, _ in self._under(_IDS + group):
-                if key[start : start + len(before)] >= before:
-                    break
-                old.append(key)
-        with self._writing() as of:
-            for key in [*old, *(_blob(Cell(group, key)) for key in keys)]:
-                of.delete(key)
+        prefix, is_old = _IDS + group, True
+        while is_old:
+            with self._writing() as of, of.cursor() as cursor:
+                for _ in range(_PART):
+                    is_old = cursor.set_range(prefix) and bytes(cursor.key()) < prefix + before
+                    if not is_old:
+                        break
+                    cursor.delete()
 
     def size(self) -> int:
         """As `Store`."""
@@ -153,7 +158,7 @@ def _blob(cell: Cell) -> bytes:
 
 
 def _id(cell: Cell, event: bytes) -> bytes:
-    # The time of the event comes first, so that old ids are next to each other.
+    # The bucket and the time come first, so that old ids are next to each other.
     return _IDS + cell.group + event + hash_of(b"".join(cell.key))
 
 

@@ -8,19 +8,34 @@ from serving.state.errors import DataError
 from serving.state.stores.store import Store
 
 
-def open_store(url: str, writes: bool = True) -> Store:
-    """The store of an address: `lmdb:FOLDER`, a folder of this machine.
+def open_store(url: str, writes: bool = True, timeout: float = 5.0) -> Store:
+    """The store of an address.
 
     Args:
-        url: The address.
+        url: `lmdb:FOLDER`, a folder of this machine; or `redis://HOST:PORT/0`, a server of Valkey
+            or Redis (`rediss://` with TLS, `USER:PASSWORD@` before the host, `redis+cluster://`
+            for a cluster).
         writes: Whether this process may write.
+        timeout: Seconds that a server may take for an answer.
 
     Raises:
         DataError: The address is of no store, or the store cannot be opened.
+        StoreUnavailable: No node of a cluster answers.
     """
     scheme, _, place = url.partition(":")
     if scheme == "lmdb" and place:
         from serving.state.stores.lmdb_store import LmdbStore
 
         return LmdbStore(Path(place.removeprefix("//")), writes)
-    raise DataError(f"The store: expected lmdb:FOLDER. Received: {url!r}.")
+    if scheme.removesuffix("+cluster") in ("redis", "rediss") and place:
+        try:
+            from serving.state.stores.redis_store import RedisStore
+        except ModuleNotFoundError:
+            raise DataError(
+                'redis is not installed, which redis:// needs: pip install "recsys-attn[redis]".'
+            ) from None
+        return RedisStore(url, timeout)
+    raise DataError(
+        "The store: expected lmdb:FOLDER or redis://HOST:PORT/0. Received: "
+        f"{url.rpartition('@')[2]!r}."  # a password stays unseen
+    )

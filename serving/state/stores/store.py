@@ -25,7 +25,7 @@ class SeenId(NamedTuple):
 
     Attributes:
         cell: The cell.
-        event: Time and id of the event, as bytes.
+        event: Bucket (8 bytes), time and id of the event. Ids of one bucket go together.
     """
 
     cell: Cell
@@ -61,12 +61,18 @@ class Store(Protocol):
     def read_ids(self, ids: Sequence[SeenId]) -> list[int]:
         """The bits of each event id; 0 if the cell has not seen it."""
 
-    def write(self, changes: Sequence[Change], notes: Mapping[bytes, bytes]) -> list[bool]:
+    def write(
+        self,
+        changes: Sequence[Change],
+        notes: Mapping[bytes, bytes],
+        expire: int | None = None,
+    ) -> list[bool]:
         """Makes each change if the cell still holds `before`; says which were made.
 
         Args:
             changes: Of different cells. A change is made whole or not at all.
-            notes: Notes to write with them, by name; not if a change was not made.
+            notes: Notes to write after them, by name, if all changes were made.
+            expire: Seconds after which the ids may go; None: not before `forget_ids`.
         """
 
     def load(
@@ -74,17 +80,22 @@ class Store(Protocol):
     ) -> None:
         """Writes many cells anew, whatever they hold."""
 
-    def load_ids(self, ids: Sequence[SeenId], bits: Sequence[int]) -> None:
-        """Writes event ids anew."""
+    def load_ids(
+        self, ids: Sequence[SeenId], bits: Sequence[int], expire: int | None = None
+    ) -> None:
+        """Writes event ids anew; `expire` as of `write`."""
 
     def notes(self, prefix: bytes) -> dict[bytes, bytes]:
         """The notes whose names begin so."""
 
     def cells(self, group: bytes) -> Iterator[tuple[Key, bytes]]:
-        """All keys of a group with their blobs, as they are at some time during the walk."""
+        """All keys of a group with their blobs, as they are at some time during the walk.
 
-    def forget(self, group: bytes, keys: Sequence[Key], before: bytes | None) -> None:
-        """Removes cells, and the event ids of the group that are older than a time."""
+        Of keys that are written meanwhile, one may be absent, or come twice.
+        """
+
+    def forget_ids(self, group: bytes, before: bytes) -> None:
+        """Removes the event ids of the buckets before one."""
 
     def size(self) -> int:
         """Bytes that the store uses."""

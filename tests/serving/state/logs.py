@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.ingest import ingest
+from serving.state.definitions.aggregate_options import AggregateOptions
 from serving.state.definitions.definition import StateDefinition
 from serving.state.definitions.history_options import HistoryOptions
 from serving.state.saved import SavedState
@@ -83,3 +85,13 @@ def definition() -> StateDefinition:
     """The features over `arrivals`."""
     empty = StateDefinition(tuple(definitions()), HISTORIES, pa.schema([]), LATE, "id")
     return empty.of_columns(arrivals(3).schema)
+
+
+def small_definition(**changes: Any) -> StateDefinition:
+    """A few features over `arrivals`: of users, of items, and of items under their user."""
+    rates = [
+        AggregateOptions(kind="rate", of="click", by=by, name=f"rate {by}", **TIME)
+        for by in ("user", "item", ("user", "item"))
+    ]
+    whole = StateDefinition((*rates,), HISTORIES[:1], pa.schema([]), LATE, "id")
+    return replace(whole, **changes).of_columns(arrivals(3).schema)

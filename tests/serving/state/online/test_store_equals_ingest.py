@@ -15,7 +15,7 @@ from serving.state.keyed.blobs import decode, encode
 from serving.state.online.load import load_state
 from serving.state.online.reader import StateReader
 from serving.state.online.writer import Place, StateWriter
-from serving.state.stores.lmdb_store import LmdbStore
+from serving.state.stores.open_store import open_store
 from serving.state.stores.store import Store
 from tests.serving.state.logs import NAMES, arrivals, definition, ingested
 
@@ -71,9 +71,9 @@ def batches(log: pa.Table, first: int, seed: int) -> Iterator[tuple[int, pa.Tabl
 
 @pytest.mark.parametrize("loaded", [0, 41])
 @pytest.mark.parametrize("seed", range(2))
-def test_any_order_and_any_restart(tmp_path: Path, loaded: int, seed: int) -> None:
+def test_any_order_and_any_restart(url: str, tmp_path: Path, loaded: int, seed: int) -> None:
     log, of = arrivals(seed=seed), definition()
-    store = LmdbStore(tmp_path / "store")
+    store = open_store(url)
     if loaded:
         _, saved = ingested(tmp_path / "past", log.slice(0, loaded))
         load_state(saved, store)
@@ -82,7 +82,7 @@ def test_any_order_and_any_restart(tmp_path: Path, loaded: int, seed: int) -> No
         added = StateWriter(store, of).add(rows.select(of.columns.names), Place(7, first))
         assert not added.late.any()
         store.close()
-        store = LmdbStore(tmp_path / "store")
+        store = open_store(url)
     newest = log["time"].to_numpy().max()
     for moment in (newest + 1, newest + 5):
         values = expected(tmp_path / f"at {moment}", log, moment)
