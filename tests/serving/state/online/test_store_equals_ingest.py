@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from serving.state.stores.open_store import open_store
 from serving.state.stores.store import Store
 from tests.serving.state.logs import NAMES, arrivals, definition, ingested
 
+Expected = Callable[[int, int], list[dict[str, Any]]]
 USERS = ["0", "3", "4", None, "new"]
 ITEMS = [*range(7), None, 99]
 EMPTY = ("price", "click", "name", "id")  # of rows that only ask
@@ -41,8 +43,15 @@ def plain(value: Any) -> Any:
     return None if value is None or np.isnan(value) else float(value)
 
 
-def expected(folder: Path, log: pa.Table, moment: int) -> list[dict[str, Any]]:
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Expected:
+    """The values that `ingest` gives, computed once for both stores."""
+    return cache(lambda seed, moment: _expected(tmp_path_factory.mktemp("log"), seed, moment))
+
+
+def _expected(folder: Path, seed: int, moment: int) -> list[dict[str, Any]]:
     """The values that `ingest` gives rows of that time, of every user with every item."""
+    log = arrivals(seed=seed)
     asked = [(user, item) for user in USERS for item in ITEMS]
     probes = pa.table(
         {
@@ -55,7 +64,7 @@ def expected(folder: Path, log: pa.Table, moment: int) -> list[dict[str, Any]]:
             },
         }
     )
-    made, _ = ingested(folder, pa.concat_tables([log, probes]))
+    made, _ = ingested(folder / "data", pa.concat_tables([log, probes]))
     rows = made.slice(log.num_rows).select(NAMES).to_pylist()
     return [{name: plain(row[name]) for name in NAMES} for row in rows]
 
@@ -71,7 +80,9 @@ def batches(log: pa.Table, first: int, seed: int) -> Iterator[tuple[int, pa.Tabl
 
 @pytest.mark.parametrize("loaded", [0, 41])
 @pytest.mark.parametrize("seed", range(2))
-def test_any_order_and_any_restart(url: str, tmp_path: Path, loaded: int, seed: int) -> None:
+def test_any_order_and_any_restart(
+    url: str, expected: Expected, tmp_path: Path, loaded: int, seed: int
+) -> None:
     log, of = arrivals(seed=seed), definition()
     store = open_store(url)
     if loaded:
@@ -85,8 +96,8 @@ def test_any_order_and_any_restart(url: str, tmp_path: Path, loaded: int, seed: 
         store = open_store(url)
     newest = log["time"].to_numpy().max()
     for moment in (newest + 1, newest + 5):
-        values = expected(tmp_path / f"at {moment}", log, moment)
-        assert read(store, of, moment) == values
+        assert read(store, of, moment) == expected(seed, moment)
+    store.close()
 
 
 def test_blobs_are_read_as_they_were_written(tmp_path: Path) -> None:
