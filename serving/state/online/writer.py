@@ -18,7 +18,7 @@ from serving.state.keyed.codes import Codes
 from serving.state.keyed.key_states import KeyStates, no_time
 from serving.state.online.clock import Clock
 from serving.state.online.event_rows import rows_of
-from serving.state.online.notes import NEWEST
+from serving.state.online.notes import NEWEST, read_newest
 from serving.state.past.measures import identities
 from serving.state.past.repeats import event_keys, event_numbers
 from serving.state.stores.store import Cell, Change, SeenId, Store, StoreUnavailable
@@ -165,7 +165,6 @@ class _Batch:
         codes = Codes(group.by)
         self._key = codes.encode(rows)
         self._cells = [Cell(group.fingerprint, key) for key in codes.keys]
-        self._note = group.fingerprint + NEWEST
         self._late = np.zeros(len(time), bool)
         self._new = np.zeros(len(time), bool)
 
@@ -189,7 +188,7 @@ class _Batch:
         of_cell[numbers] = np.arange(len(numbers))
         key = of_cell[self._key]
         before = store.read(cells)
-        newest = self._newest(store)
+        newest = read_newest(store, self._group)
         states = decode(self._group, before)
         key = np.where(self._allowed & self._is_new(states, key), key, -1)
         late = self._is_late(newest) & (key >= 0)
@@ -235,15 +234,12 @@ class _Batch:
         newest_before = np.maximum(np.maximum.accumulate(times), newest)
         return self._time < newest_before - self._group.late_ticks
 
-    def _newest(self, store: Store) -> int | float:
-        note = store.notes(self._note).get(self._note)
-        return no_time(self._group) if note is None else float_or_int(note, self._group)
-
     def _notes(self, newest: int | float) -> dict[bytes, bytes]:
         times = self._time[self._allowed]
         if not len(times):
             return {}
-        return {self._note: repr(max(times.max().item(), newest)).encode()}
+        note = repr(max(times.max().item(), newest)).encode()
+        return {self._group.fingerprint + NEWEST: note}
 
     def _add(
         self, store: Store, states: KeyStates, key: np.ndarray, cells: Sequence[Cell]
@@ -264,8 +260,3 @@ class _Batch:
             bits = of_cell.get(events.keys[row], 0)
             of_cell[events.keys[row]] = bits | int(counted[row])
         return counted != seen, ids
-
-
-def float_or_int(note: bytes, group: Group) -> int | float:
-    """The time in a note."""
-    return float(note) if group.has_float_times else int(note)

@@ -15,7 +15,9 @@ from pipelines.ingest.ingest import ingest
 from serving.state.definitions.aggregate_options import AggregateOptions
 from serving.state.definitions.definition import StateDefinition
 from serving.state.definitions.history_options import HistoryOptions
+from serving.state.online.reader import StateReader
 from serving.state.saved import SavedState
+from serving.state.stores.store import Store
 from tests.support.event_logs import definitions
 
 TIME = {"time": "time"}
@@ -95,3 +97,15 @@ def small_definition(**changes: Any) -> StateDefinition:
     ]
     whole = StateDefinition((*rates,), HISTORIES[:1], pa.schema([]), LATE, "id")
     return replace(whole, **changes).of_columns(arrivals(3).schema)
+
+
+def read_values(store: Store, of: StateDefinition, moment: int = 99) -> list[dict[str, Any]]:
+    """The values of all users of `arrivals` with all items."""
+    values = [
+        StateReader(store, of).values({"user": str(user)}, {"item": range(7)}, moment)
+        for user in range(5)
+    ]
+    return [
+        {**of_user.context, **{name: list(v) for name, v in of_user.candidates.items()}}
+        for of_user in values
+    ]

@@ -12,18 +12,7 @@ from serving.state.keyed.keys import Key
 from serving.state.online.reader import StateReader
 from serving.state.online.writer import Place, StateWriter
 from serving.state.stores.store import Store
-from tests.serving.state.logs import arrivals, small_definition
-
-USERS, ITEMS, MOMENT = [*map(str, range(5))], range(7), 99
-
-
-def read(store: Store, of: StateDefinition) -> list[object]:
-    """The values of some users with all items."""
-    values = [StateReader(store, of).values({"user": u}, {"item": ITEMS}, MOMENT) for u in USERS]
-    return [
-        {**of_user.context, **{name: list(v) for name, v in of_user.candidates.items()}}
-        for of_user in values
-    ]
+from tests.serving.state.logs import arrivals, read_values, small_definition
 
 
 def keys(store: Store, of: StateDefinition) -> set[tuple[bytes, Key]]:
@@ -47,10 +36,10 @@ def test_two_writers_count_each_event_once(store: Store) -> None:
     with ThreadPoolExecutor(3) as threads:
         repeated = list(threads.map(write, range(3)))
     assert sum(repeated) >= 2 * log.num_rows
-    together = read(store, of)
+    together = read_values(store, of)
     alone = small_definition(late=1000.0, histories=())  # of other fingerprints
     StateWriter(store, alone).add(log)
-    np.testing.assert_equal(together, read(store, alone))
+    np.testing.assert_equal(together, read_values(store, alone))
 
 
 def test_writers_of_two_logs_do_not_lose_rows(store: Store) -> None:
@@ -66,10 +55,10 @@ def test_writers_of_two_logs_do_not_lose_rows(store: Store) -> None:
 
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(write, range(2)))
-    together = read(store, of)
+    together = read_values(store, of)
     alone = small_definition(late=1000.0, event_id=None, histories=())
     StateWriter(store, alone).add(log, Place(2, 0))
-    np.testing.assert_equal(together, read(store, alone))
+    np.testing.assert_equal(together, read_values(store, alone))
 
 
 def test_equal_definitions_share_and_others_do_not(store: Store) -> None:
@@ -82,8 +71,8 @@ def test_equal_definitions_share_and_others_do_not(store: Store) -> None:
     StateWriter(store, one).add(log.select(one.columns.names), Place(1, 0))
     assert keys(store, equal) == keys(store, one)
     assert {key for _, key in keys(store, other)} == {()}  # the prior of all rates
-    before = read(store, one)
+    before = read_values(store, one)
     StateWriter(store, other).add(log.select(other.columns.names), Place(1, 0))
-    np.testing.assert_equal(read(store, one), before)
-    of_users = StateReader(store, equal).values({"user": "3"}, {"item": ITEMS}, MOMENT).context
+    np.testing.assert_equal(read_values(store, one), before)
+    of_users = StateReader(store, equal).values({"user": "3"}, {"item": [1]}, 99).context
     assert of_users["renamed"] == before[3]["liked"]
