@@ -9,6 +9,7 @@ ServingError                 carries its gRPC status code
 ├── DeadlineExceeded
 ├── Cancelled
 ├── Unavailable              no server answers, or not yet
+│   └── StateNotReady        the store does not have the state of a version
 ├── ResourceExhausted
 ├── Unauthenticated          no valid token
 ├── PermissionDenied         a reload without permission, or of a folder that is not allowed
@@ -81,6 +82,10 @@ class Cancelled(ServingError):
 
 class Unavailable(ServingError):
     code = grpc.StatusCode.UNAVAILABLE
+
+
+class StateNotReady(Unavailable):
+    """The store does not have the state of a version yet: it is awaited, however long."""
 
 
 class ResourceExhausted(ServingError):

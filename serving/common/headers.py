@@ -7,6 +7,7 @@ from typing import Any
 
 REQUEST_ID = "x-request-id"
 PRIORITY, LOW = "x-priority", "low"  # such requests are refused first
+STATE, DEGRADED = "x-state", "degraded"  # of an answer without the features of the store
 PUSHBACK = "grpc-retry-pushback-ms"  # gRPC's clients retry after this time, if at all
 
 

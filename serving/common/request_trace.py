@@ -24,6 +24,7 @@ class StateOfRequest:
         as_of: The time of their values, as text.
         lag_seconds: By how much the state was behind its log; None if nothing follows a log.
         is_degraded: Whether the store did not answer, so that its inputs are missing.
+        seconds: Time that the store and the values took.
     """
 
     fingerprint: str
@@ -31,6 +32,7 @@ class StateOfRequest:
     as_of: str = ""
     lag_seconds: float | None = None
     is_degraded: bool = False
+    seconds: float = 0.0
 
 
 @dataclass(eq=False)

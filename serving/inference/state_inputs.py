@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.common.errors import FailedPrecondition, InvalidArgument
+from serving.common.errors import FailedPrecondition, InvalidArgument, StateNotReady
 from serving.common.request import Arrays
 from serving.common.request_trace import RequestTrace, StateOfRequest
 from serving.common.signature_names import (
@@ -40,6 +40,7 @@ from serving.state.stores.store import StoreUnavailable
 _LOGGER = logging.getLogger(__name__)
 STATE = Path("assets.extra/state")  # in an exported version
 _REPORT_SECONDS = 60.0
+_KEEP_SECONDS = 1.0  # that the state of an item may be old: few items are in most requests
 _SIGNATURES = (RANK_SIGNATURE, EXPLAINED_SIGNATURE)
 _DTYPES = {"string": tf.string, "int64": tf.int64, "float64": tf.float32}
 
@@ -48,55 +49,67 @@ class StateInputs:
     """Fills the inputs of one version that a request leaves out.
 
     Args:
-        model: The version.
+        version: Folder of the version.
         saved: The definition of its state.
         states: The store behind the server.
     """
 
-    def __init__(self, model: Model, saved: SavedState, states: ModelStates) -> None:
+    def __init__(self, version: Path, saved: SavedState, states: ModelStates) -> None:
         self._definition = saved.definition
         self._clock = Clock(saved.definition)
         self._freshness = Freshness(states.store, saved.definition)
-        self._reader = StateReader(states.store, saved.definition, self._clock)
+        self._reader = StateReader(states.store, saved.definition, self._clock, _KEEP_SECONDS)
         self._store_names = frozenset(feature.name for feature in saved.definition.features)
         self._next_report = 0.0
-        self._check(model, states)
-        states.add(model, saved.definition)
+        self._states = states
+        self._check(version)
 
     @classmethod
-    def of(cls, model: Model, states: ModelStates | None) -> StateInputs | None:
+    def of(cls, version: Path, states: ModelStates | None) -> StateInputs | None:
         """The filler of a version; None without a store, and for a version without a state.
 
+        Args:
+            version: Folder of the version.
+            states: The store behind the server.
+
         Raises:
-            FailedPrecondition: The store does not have the state of the version yet.
+            StateNotReady: The store does not have the state of the version yet.
+            FailedPrecondition: The version's own files are of another format.
         """
-        folder = model.path / STATE
+        folder = version / STATE
         if states is None or not folder.is_dir():
             return None
         try:
-            return cls(model, SavedState.open(folder), states)
-        except (DataError, StoreUnavailable) as error:
+            return cls(version, SavedState.open(folder), states)
+        except DataError as error:
             raise FailedPrecondition(str(error)) from None
+        except StoreUnavailable as error:
+            raise StateNotReady(str(error)) from None
 
-    def _check(self, model: Model, states: ModelStates) -> None:
+    def _check(self, version: Path) -> None:
         """Raises an error if the store lacks the state of the version, or is behind the log."""
         absent = self._freshness.absent_groups()
-        version = f"version {model.version} of model {model.name!r}"
         if absent:
-            raise FailedPrecondition(
-                f"The store has no state of {version} for the keys "
-                f"{', '.join(map(str, absent))}. Load it with `recsys-attn state load "
-                f"{model.path} --store ...`; the version serves once it is there."
+            keys = ", ".join(" and ".join(by) or "all rows" for by in absent)
+            raise StateNotReady(
+                f"The store has no state of {version} by {keys}. Load it with `recsys-attn state "
+                f"load {version} --store ...`; the version serves once it is there."
             )
-        lag = self._freshness.lag_seconds()
-        if states.max_lag is not None and (lag is None or lag > states.max_lag):
+        lag, most = self._freshness.lag_seconds(), self._states.max_lag
+        if most is not None and (lag is None or lag > most):
             behind = "nothing follows its log" if lag is None else f"it is {lag:.0f} s behind"
-            raise FailedPrecondition(
-                f"The state of {version}: {behind}, and at most {states.max_lag:g} s are allowed "
+            raise StateNotReady(
+                f"The state of {version}: {behind}, and at most {most:g} s are allowed "
                 "(`--state-max-lag`). `recsys-attn state follow` catches up."
             )
 
-    def serve(self, signature: Signature) -> None:
+    def add(self, model: Model) -> None:
+        """Completes requests of the loaded version, and lets its state have events."""
+        self._states.add(model, self._definition)
+        for signature in model.signatures.values():
+            self._serve(signature)
+
+    def _serve(self, signature: Signature) -> None:
         """Lets the requests of a signature leave out what the store knows."""
         if signature.key not in _SIGNATURES or not signature.candidate_names:
             return
@@ -128,7 +141,7 @@ class StateInputs:
             return {**inputs}
         as_of = inputs.get(AS_OF)
         use = StateOfRequest(self._definition.fingerprint.hex(), tuple(sorted(asked)))
-        values = []
+        started, values = time.perf_counter(), []
         try:
             for row in range(rows):
                 context, candidates = self._keys(inputs, of.signature, row)
@@ -143,6 +156,7 @@ class StateInputs:
             self._report(error)
         except DataError as error:
             raise InvalidArgument(str(error)) from None
+        use.seconds = time.perf_counter() - started
         trace.state = use
         count = next((inputs[n].shape[1] for n in of.signature.candidate_names & inputs.keys()), 0)
         given = {**inputs}

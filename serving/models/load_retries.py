@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from serving.common.errors import Internal, ServingError, from_code
+from serving.common.errors import Internal, ServingError, StateNotReady, from_code
 from serving.models.version_dirs import Fingerprint
 
 _MAX_DOUBLINGS = 32  # the wait has reached the interval long before
+
+_STATE_SECONDS = 2.0  # between two looks whether the store has a state
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class _Failure:
 
 class LoadRetries:
     """Failed loads of one model; a version whose folder changes is tried again at once.
+
+    A version whose state is not in the store yet is tried until it is.
 
     Args:
         times: Attempts after the first one; infinity for as many as it takes.
@@ -57,9 +61,13 @@ class LoadRetries:
     def failed(self, number: int, folder: Fingerprint, error: Exception) -> ServingError:
         """Records a failed load of this folder state and returns the error to report."""
         attempts = self._failures[number].attempts + 1 if number in self._failures else 1
+        if isinstance(error, StateNotReady):
+            attempts = 0
         reported = _without_frames(error)
-        doublings = min(attempts - 1, _MAX_DOUBLINGS)
+        doublings = min(max(attempts - 1, 0), _MAX_DOUBLINGS)
         wait = min(self._interval_seconds, self._first_seconds * 2**doublings)
+        if not attempts:
+            wait = min(wait, _STATE_SECONDS)
         retry_at = time.monotonic() + wait
         self._failures[number] = _Failure(reported, attempts, folder, wait, retry_at)
         return reported

@@ -21,7 +21,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from serving.common.request_trace import RequestTrace
+from serving.common.request_trace import RequestTrace, StateOfRequest
 
 _SERVING, _OWN = ":tensorflow:serving:", ":recsys_attn:serving:"
 _MICROSECONDS = [10 * 1.8**n for n in range(33)]
@@ -106,6 +106,23 @@ class ServerMetrics:
             "Rows with a user: hit, where only new events were computed, or miss.",
             ("model_name", "result"),
         )
+        self._states = self._counter(
+            f"{_OWN}state_count",
+            "Requests that the store was asked to complete: answered, or degraded without it.",
+            ("model_name", "result"),
+        )
+        self._state_latency = self._series(
+            f"{_OWN}state_latency", "Time of the store and its values, in microseconds.",
+            ("model_name",),
+        )  # fmt: skip
+        self._state_lag = functools.cache(
+            Gauge(
+                f"{_OWN}state_lag_seconds",
+                "By how much the state was behind its log at the last request.",
+                ("model_name",),
+                registry=self._registry,
+            ).labels
+        )
         self._warmup = self._recent(
             f"{_SERVING}model_warmup_latency", "Time of a version's warm-up, in microseconds.",
             ("model_path", "status"),
@@ -151,11 +168,19 @@ class ServerMetrics:
         for result, rows in (("hit", trace.user_hits), ("miss", trace.user_misses)):
             if rows:
                 self._users(name, result).inc(rows)
+        if trace.state is not None:
+            self._observe_state(name, trace.state)
         for task, scores in trace.results.items():
             if _are_scores(task, scores, trace):
                 of_task = self._scores.labels(name, str(trace.version), task)
                 for score in scores.ravel()[:: 1 + scores.size // _OBSERVED_SCORES].tolist():
                     of_task.observe(score)
+
+    def _observe_state(self, name: str, state: StateOfRequest) -> None:
+        self._states(name, "degraded" if state.is_degraded else "answered").inc()
+        self._state_latency(name).observe(1e6 * state.seconds)
+        if state.lag_seconds is not None:
+            self._state_lag(name).set(state.lag_seconds)
 
     def observe_warmup(self, path: str, seconds: float, succeeded: bool) -> None:
         """Counts the warm-up of a version."""

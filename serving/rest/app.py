@@ -35,7 +35,7 @@ from tensorflow_serving.apis import (
 )
 
 from serving.common import errors
-from serving.common.headers import REQUEST_ID, asks_low_priority
+from serving.common.headers import DEGRADED, REQUEST_ID, STATE, asks_low_priority
 from serving.common.request import InferenceRequest, RequestContext, request_id_of
 from serving.common.request_trace import RequestTrace
 from serving.common.signature_names import DEFAULT_SIGNATURE
@@ -146,6 +146,8 @@ class Rest:
                     self.executor, self._text, request, route, body, trace
                 )
                 status = 200
+                if trace.state is not None and trace.state.is_degraded:
+                    headers[STATE] = DEGRADED
             finally:
                 watch.cancel()
         except errors.ServingError as error:

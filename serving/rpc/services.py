@@ -19,6 +19,7 @@ from tensorflow_serving.apis import (
 )
 
 from serving.common import errors
+from serving.common.headers import DEGRADED, STATE
 from serving.common.rpc_names import HEALTH_SERVICE
 from serving.config.server_config import ServerConfig
 from serving.encoding.events import read_events, write_added
@@ -86,7 +87,11 @@ def _method(api: Api) -> Callable[..., Any]:
     """Returns the method of a servicer that answers the messages of an API."""
 
     def method(servicer: _Servicer, message: Any, context: grpc.ServicerContext) -> Any:
-        return servicer.service.handle(api, message, trace_of(api.method, context))
+        trace = trace_of(api.method, context)
+        answer = servicer.service.handle(api, message, trace)
+        if trace.state is not None and trace.state.is_degraded:
+            context.set_trailing_metadata((*context.trailing_metadata(), (STATE, DEGRADED)))
+        return answer
 
     return rpc(method)
 

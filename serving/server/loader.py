@@ -86,25 +86,26 @@ class Loader:
         Raises:
             ServingError: The version cannot be loaded, or its warm-up fails.
         """
+        state_inputs = StateInputs.of(path, self._options.state)  # before memory is taken
         model = Model(name, version, path, self._options.source.open(name, version, path))
         try:
-            self._prepare(model)
+            self._prepare(model, state_inputs)
         except BaseException:
             model.close()
             raise
         self._newest[name] = model
         return model
 
-    def _prepare(self, model: Model) -> None:
+    def _prepare(self, model: Model, state_inputs: StateInputs | None) -> None:
         parameters = self._parameters(model.path)
         states = UserStates.of(model, self._options.user_states)
-        state_inputs = StateInputs.of(model, self._options.state)
         for signature in model.signatures.values():
             self._guard(signature, parameters, is_ours(model.path))
             if states is not None:
                 states.serve(signature)
-            if state_inputs is not None:
-                state_inputs.serve(signature)
+        if state_inputs is not None:
+            state_inputs.add(model)
+        for signature in model.signatures.values():
             signature.wrap(functools.partial(_limited, limit=self._options.max_candidates))
         if self._options.warmup_iterations:
             self._warm_up(model, parameters)

@@ -57,7 +57,7 @@ class Server:
         self.service = InferenceService(
             manager, observers.all, admission, roots.require, observers.begin, states
         )
-        self._states = states
+        self.states = states
         if metrics is not None:
             for state in ("waiting", "working"):
                 metrics.gauge(
@@ -98,8 +98,8 @@ class Server:
         if self._config_file is not None:
             self._config_file.stop()
         self.manager.stop()
-        if self._states is not None:
-            self._states.store.close()
+        if self.states is not None:
+            self.states.store.close()
 
 
 def create_server(config: ServerConfig, listener: Listener | None = None) -> tuple[Server, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 from serving.client import Client
 from serving.client.pushed import Pushed
 from serving.common.errors import InvalidArgument, Unavailable
+from serving.common.status import State
 from serving.config.server_config import ServerConfig
 from serving.encoding.codec import decode
 from serving.server.server import Server, create_server
@@ -24,7 +26,9 @@ from serving.state.online.load import load_state
 from serving.state.online.reader import StateReader
 from serving.state.saved import SavedState
 from serving.state.stores.lmdb_store import LmdbStore
+from serving.state.stores.store import StoreUnavailable
 from tests.serving.commands import free_port
+from tests.serving.conftest import wait_until
 from tests.support.once import once
 from tests.support.state_exports import NEWEST, write_state_export
 
@@ -197,3 +201,44 @@ def test_pushed_events_change_the_answer(export: Path, store: Path, tmp_path: Pa
         server.stop()
     with Client(f"localhost:{port}", timeout=1) as client, pytest.raises(Unavailable):
         client.push([event])
+
+
+def test_without_the_store_features_are_missing(
+    server: tuple[Server, int], client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = [{"item": item} for item in ITEMS]
+    nothing = client.rank({"user": "nobody", "as_of": LATER, "user_clicks": None}, items)
+    assert nothing["click"].shape == (4,)
+
+    def lost(*_: object) -> None:
+        raise StoreUnavailable("The store is away.")
+
+    monkeypatch.setattr(LmdbStore, "read", lost)
+    time.sleep(1.1)  # the server keeps the states of items for a second
+    scores = client.rank({"user": "5", "as_of": LATER}, items)["click"]
+    assert np.isfinite(scores).all()
+    port = server[0].config.rest_api_port
+    body = {"context": {"user": "5", "as_of": LATER}, "candidates": items}
+    url = f"http://localhost:{port}/v1/models/live:rank"
+    with urllib.request.urlopen(url, json.dumps(body).encode(), timeout=60) as answer:
+        assert answer.headers["x-state"] == "degraded"
+        document = json.load(answer)
+    assert document["state"]["is_degraded"] is True
+    np.testing.assert_allclose(document["scores"]["click"], scores, rtol=1e-6)
+
+
+def test_version_waits_for_its_state(export: Path, tmp_path: Path) -> None:
+    LmdbStore(tmp_path / "empty").close()
+    config = ServerConfig(str(export), port=0, state=f"lmdb:{tmp_path}/empty")
+    server, port = create_server(config)
+    server.start()
+    try:
+        with Client(f"localhost:{port}", model="live", timeout=60) as client:
+            (status,) = client.status()
+            assert status.state is not State.AVAILABLE
+            assert "by item, user and item, user, all rows. Load it" in str(status.error)
+            assert server.states is not None
+            load_state(SavedState.open(export / "1/assets.extra/state"), server.states.store)
+            wait_until(lambda: client.status()[0].state is State.AVAILABLE)
+    finally:
+        server.stop()

@@ -18,6 +18,7 @@ from serving.state.keyed.key_states import KeyStates
 from serving.state.keyed.keys import Key, KeyKind
 from serving.state.keyed.listed_values import from_words
 from serving.state.online.clock import Clock
+from serving.state.online.recent_blobs import RecentBlobs
 from serving.state.online.request_keys import request_keys
 from serving.state.past.past import Past
 from serving.state.past.values import feature_values
@@ -47,12 +48,18 @@ class StateReader:
         store: The store.
         definition: The features.
         clock: The clock, for requests without a time.
+        keep_seconds: How long the states of candidates and the running priors are kept, which are
+            the same for all users. Raise it where a store is far away; 0 reads all anew.
     """
 
     def __init__(
-        self, store: Store, definition: StateDefinition, clock: Clock | None = None
+        self,
+        store: Store,
+        definition: StateDefinition,
+        clock: Clock | None = None,
+        keep_seconds: float = 0.0,
     ) -> None:
-        self._store = store
+        self._read = RecentBlobs(store, keep_seconds).read
         self._definition = definition
         self._clock = clock or Clock(definition)
 
@@ -79,7 +86,8 @@ class StateReader:
         request = _Request(context, candidates)
         groups = [_Keys.of(group, request) for group in self._definition.groups]
         cells = [cell for keys in groups for cell in keys.cells]
-        blobs = iter(self._store.read(cells))
+        shared = [keys.is_shared for keys in groups for _ in keys.cells]
+        blobs = iter(self._read(cells, shared))
         states = [decode(keys.group, [next(blobs) for _ in keys.cells]) for keys in groups]
         values = _Values(self._definition, moment, states[-1])
         by_side: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
@@ -106,6 +114,11 @@ class _Keys:
     cells: list[Cell]
     number: np.ndarray
     is_of_candidates: bool
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other users have the same keys: those of candidates alone, and the priors'."""
+        return not self.group.by or (self.is_of_candidates and len(self.group.by) == 1)
 
     @classmethod
     def of(cls, group: Group, request: _Request) -> _Keys:
