@@ -22,39 +22,34 @@ from serving.state.definitions.group import FORMAT, Group
 from serving.state.definitions.key_kinds import key_kind
 from serving.state.errors import DataError
 from serving.state.keyed.key_states import KeyStates
-from serving.state.keyed.words import Section, Unpacker, pack
+from serving.state.keyed.words import pack, unpack
 
 _HEADER = 5
 
 
 def encode(states: KeyStates) -> list[bytes]:
     """The state of each key as bytes."""
-    keys = len(states)
+    keys, one = len(states), np.ones(len(states), np.int64)
     logs = [sorted(of_key.items()) for of_key in states.offsets]
-    sections = [_logs(logs), *_segments(states, keys)]
-    counts, texts = [], _Texts(keys, states.texts)
+    offsets = np.array([pair for of_key in logs for pair in of_key], np.int64).reshape(-1, 2)
+    counts, sections = [np.array([len(of_key) for of_key in logs], np.int64)], [offsets]
+    spans, of_key = _spans(states)
+    counts.append(np.bincount(of_key, minlength=keys))
+    sections.append(spans)
+    texts, events = _Texts(keys, states.texts), []
     for place, past in enumerate(states.pasts):
-        count = np.bincount(past.key, minlength=keys)
+        events.append(np.bincount(past.key, minlength=keys))
         parts = past.parts
         if _lists_texts(states.group, place):
             parts = texts.moved(past.key, parts)
         if past.rule.has_totals:
-            sections.append(Section(np.ones(keys, np.int64), past.totals))
-        sections += [Section(count, _bits(past.time)[:, None]), Section(count, parts)]
-        counts.append(count)
-    header = np.stack(
-        [
-            np.full(keys, FORMAT),
-            states.versions,
-            _bits(states.newest),
-            sections[0].counts,
-            sections[1].counts,
-            *counts,
-        ],
-        axis=1,
-    )
-    sections.insert(0, Section(np.ones(keys, np.int64), header))
-    words = pack(sections)
+            counts.append(one)
+            sections.append(past.totals)
+        counts += [events[-1], events[-1]]
+        sections += [_bits(past.time)[:, None], parts]
+    first = [one * FORMAT, states.versions, _bits(states.newest), counts[0], counts[1]]
+    header = np.stack([*first, *events], axis=1)
+    words = pack(np.stack([one, *counts]), [header, *sections])
     return [of_key.tobytes() + tail for of_key, tail in zip(words, texts.of_keys(), strict=True)]
 
 
@@ -73,56 +68,75 @@ def decode(group: Group, blobs: Sequence[bytes | None]) -> KeyStates:
     if (lengths % 8).any():
         raise _damaged("its length is no multiple of 8")
     data = b"".join(stored)
-    unpacker = Unpacker(np.frombuffer(data, "<i8"), lengths // 8)
     try:
-        _fill(states, present, unpacker, data)
+        _fill(states, present, lengths // 8, data)
     except (ValueError, IndexError, UnicodeDecodeError) as error:
         raise _damaged(str(error)) from None
     return states
 
 
-def _fill(states: KeyStates, present: np.ndarray, unpacker: Unpacker, data: bytes) -> None:
-    group = states.group
-    one = np.ones(len(present), np.int64)
-    header = unpacker.take(one, _HEADER + len(group.features))
+def _fill(states: KeyStates, present: np.ndarray, lengths: np.ndarray, data: bytes) -> None:
+    words = np.frombuffer(data, "<i8")
+    stops = np.cumsum(lengths)
+    start = stops - lengths
+    size = _HEADER + len(states.group.features)
+    if (lengths < size).any():
+        raise ValueError("it is shorter than its header")
+    header = words[start[:, None] + np.arange(size)]
     if (header[:, 0] != FORMAT).any():
-        raise _damaged(f"expected format {FORMAT}, received {header[:, 0].max()}")
+        raise ValueError(f"expected format {FORMAT}, received {header[:, 0].max()}")
     states.versions[present] = header[:, 1]
-    states.newest[present] = header[:, 2].view(states.newest.dtype)
+    states.newest[present] = np.ascontiguousarray(header[:, 2]).view(states.newest.dtype)
+    counts, widths = _layout(states, header)
+    sections, ends = unpack(words, start + size, counts, widths)
+    if (ends > stops).any():
+        raise ValueError("a key has fewer words than its header says")
+    rows = iter(sections)
     log_of = np.repeat(present, header[:, 3]).tolist()
-    for key, (log, offset) in zip(log_of, unpacker.take(header[:, 3], 2).tolist(), strict=True):
+    for key, (log, offset) in zip(log_of, next(rows).tolist(), strict=True):
         states.offsets[key][log] = offset
-    spans = unpacker.take(header[:, 4], 2)
+    spans = _times(next(rows), states.group)
     if states.segments is not None:
-        times = _times(spans, group)
         states.segments.key = np.repeat(present, header[:, 4])
-        states.segments.first, states.segments.until = times[:, 0], times[:, 1]
+        states.segments.first, states.segments.until = spans[:, 0], spans[:, 1]
     texts: list[tuple[np.ndarray, np.ndarray]] = []
     for place, past in enumerate(states.pasts):
         count = header[:, _HEADER + place]
         if past.rule.has_totals:
-            past.totals[present] = unpacker.take(one, past.rule.width)
-        past.time = _times(unpacker.take(count, 1), group)[:, 0]
-        past.parts = unpacker.take(count, past.rule.width)
+            past.totals[present] = next(rows)
+        past.time, past.parts = _times(next(rows), states.group)[:, 0], next(rows)
         past.key = np.repeat(present, count)
-        if _lists_texts(group, place):
+        if _lists_texts(states.group, place):
             texts.append((np.repeat(np.arange(len(present)), count), past.parts))
-    _read_texts(states, texts, unpacker, data)
+    _read_texts(states, texts, (ends * 8, stops * 8), data)
+
+
+def _layout(states: KeyStates, header: np.ndarray) -> tuple[np.ndarray, list[int]]:
+    """The rows of each key in each section, and the words of a row."""
+    counts, widths = [header[:, 3], header[:, 4]], [2, 2]
+    for place, rule in enumerate(states.group.rules):
+        if rule.has_totals:
+            counts.append(np.ones(len(header), np.int64))
+            widths.append(rule.width)
+        counts += [header[:, _HEADER + place]] * 2
+        widths += [1, rule.width]
+    return np.stack(counts), widths
 
 
 def _read_texts(
-    states: KeyStates, texts: list[tuple[np.ndarray, np.ndarray]], unpacker: Unpacker, data: bytes
+    states: KeyStates,
+    texts: list[tuple[np.ndarray, np.ndarray]],
+    bounds: tuple[np.ndarray, np.ndarray],
+    data: bytes,
 ) -> None:
     """Reads the texts of each key; parts get their place in `states.texts`."""
-    starts, ends = unpacker.rest()
-    at = (starts * 8).tolist()
+    at, stops = bounds[0].tolist(), bounds[1].tolist()
     for key_of, parts in texts:
-        for row, (key, length) in enumerate(
-            zip(key_of.tolist(), parts[:, 0].tolist(), strict=True)
-        ):
+        lengths = parts[:, 0].tolist()
+        for row, (key, length) in enumerate(zip(key_of.tolist(), lengths, strict=True)):
             if length:
                 stop = at[key] + length - 1
-                if stop > ends[key] * 8:
+                if stop > stops[key]:
                     raise ValueError("a text is longer than the blob")
                 parts[row] = 1, len(states.texts)
                 states.texts.append(data[at[key] : stop].decode())
@@ -152,17 +166,12 @@ class _Texts:
         return [bytes(data) + b"\0" * (-len(data) % 8) for data in self._of_key]
 
 
-def _logs(logs: Sequence[Sequence[tuple[int, int]]]) -> Section:
-    counts = np.array([len(of_key) for of_key in logs], np.int64)
-    rows = [pair for of_key in logs for pair in of_key]
-    return Section(counts, np.array(rows, np.int64).reshape(-1, 2))
-
-
-def _segments(states: KeyStates, keys: int) -> list[Section]:
+def _spans(states: KeyStates) -> tuple[np.ndarray, np.ndarray]:
+    """The segments, and the key of each."""
     if states.segments is None:
-        return [Section(np.zeros(keys, np.int64), np.zeros((0, 2), np.int64))]
-    spans = np.stack([_bits(states.segments.first), _bits(states.segments.until)], axis=1)
-    return [Section(np.bincount(states.segments.key, minlength=keys), spans)]
+        return np.zeros((0, 2), np.int64), np.zeros(0, np.int64)
+    spans = [_bits(states.segments.first), _bits(states.segments.until)]
+    return np.stack(spans, axis=1), states.segments.key
 
 
 def _lists_texts(group: Group, place: int) -> bool:

@@ -170,18 +170,15 @@ class _Values:
     def of(self, states: KeyStates, place: int, keys: _Keys) -> Any:
         """The value of each row, or of the only one."""
         feature, past = keys.group.features[place], states.pasts[place]
-        present = keys.number[keys.number >= 0]
-        moment = np.maximum(states.newest[present], self._moment)
-        begin = states.begin(present, moment)
+        moment = np.maximum(states.newest, self._moment)
+        begin = states.begin(np.arange(len(moment)), moment)
         if isinstance(feature, HistoryOptions):
-            lists: list[list[Any]] = [[] for _ in keys.number]
-            made = self._lists(feature, past, states, (present, moment, begin))
-            for row, listed in zip(np.flatnonzero(keys.number >= 0), made, strict=True):
-                lists[row] = listed
+            of_keys = self._lists(feature, past, states, moment, begin)
+            lists = [of_keys[number] if number >= 0 else [] for number in keys.number]
             return lists if keys.is_of_candidates else lists[0]
         prior = self._prior(feature, moment)
-        values = np.full(len(keys.number), np.nan, np.float32)
-        values[keys.number >= 0] = feature_values(feature, past, present, moment, prior, begin)
+        of_key = feature_values(feature, past, None, moment, prior, begin)
+        values = np.append(of_key, np.float32(np.nan))[keys.number]
         return values if keys.is_of_candidates else values[0]
 
     def _prior(self, feature: AggregateOptions, moment: np.ndarray) -> np.ndarray | None:
@@ -196,14 +193,15 @@ class _Values:
         feature: HistoryOptions,
         past: Past,
         states: KeyStates,
-        rows: tuple[np.ndarray, np.ndarray, np.ndarray | None],
+        moment: np.ndarray,
+        begin: np.ndarray | None,
     ) -> list[list[Any]]:
-        start, end = past.ranges(*rows)
+        start, end = past.ranges_of_keys(moment, begin)
         lists: list[list[Any]] = []
         kind = states.group.key_kinds[feature.of]
-        for first, last, moment in zip(start, end, rows[1], strict=True):
+        for first, last, at in zip(start, end, moment, strict=True):
             if feature.ages:
-                lists.append(((moment - past.time[first:last]) / past.rule.second).tolist())
+                lists.append(((at - past.time[first:last]) / past.rule.second).tolist())
             else:
                 known, words = past.parts[first:last].T
                 lists.append(from_words(known, words.copy(), kind, states.texts))

@@ -99,15 +99,52 @@ class Past:
             start = np.maximum(start, end - self.rule.last)
         return np.minimum(start, end), end
 
+    def ranges_of_keys(
+        self, moment: np.ndarray, begin: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`ranges` of one row for each key, which needs no search.
+
+        Args:
+            moment: `(keys,)`.
+            begin: `(keys,)`.
+        """
+        moment = moment - self.rule.delay
+        keys = len(moment)
+        first = np.searchsorted(self.key, np.arange(keys))
+
+        def place(at: np.ndarray) -> np.ndarray:
+            earlier = self.key[self.time < at[self.key]]
+            return first + np.bincount(earlier, minlength=keys)
+
+        end = place(moment)
+        start = first if begin is None else place(begin)
+        if self.rule.window is not None:
+            start = np.maximum(start, place(np.asarray(self._start(moment))))
+        if self.rule.last is not None:
+            start = np.maximum(start, end - self.rule.last)
+        return np.minimum(start, end), end
+
     def totals_before(
-        self, key: np.ndarray, moment: np.ndarray, begin: np.ndarray | None = None
+        self, key: np.ndarray | None, moment: np.ndarray, begin: np.ndarray | None = None
     ) -> np.ndarray:
-        """`(rows, parts)`: sums of the parts of the events that count for each row."""
-        start, end = self.ranges(key, moment, begin)
+        """`(rows, parts)`: sums of the parts of the events that count for each row.
+
+        Args:
+            key: `(rows,)`; None: one row for each key.
+            moment: `(rows,)`.
+            begin: `(rows,)`, as in `ranges`.
+        """
+        if key is None:
+            start, end = self.ranges_of_keys(moment, begin)
+        else:
+            start, end = self.ranges(key, moment, begin)
+        if not len(self.key):
+            totals = np.zeros((len(moment), self.rule.width), np.int64)
+            return totals if not self.rule.has_totals else totals + self._totals(key)
         sums = np.zeros((len(self.key) + 1, self.rule.width), np.int64)
         np.cumsum(self.parts, axis=0, out=sums[1:])
         totals = sums[end] - sums[start]
-        return totals + self.totals[key] if self.rule.has_totals else totals
+        return totals + self._totals(key) if self.rule.has_totals else totals
 
     def distinct(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
         """The number of different values in each range of `ranges`.
@@ -128,6 +165,9 @@ class Past:
         counts_of_ranges = np.empty(len(order), np.int64)
         counts_of_ranges[order] = np.cumsum(change)[: len(order)]
         return counts_of_ranges
+
+    def _totals(self, key: np.ndarray | None) -> np.ndarray:
+        return self.totals if key is None else self.totals[key]
 
     def _sort(self) -> None:
         self._take(np.lexsort((self.time, self.key)))

@@ -14,7 +14,7 @@ _MASK = (1 << FRACTION_BITS) - 1
 def feature_values(
     options: AggregateOptions,
     past: Past,
-    key: np.ndarray,
+    key: np.ndarray | None,
     moment: np.ndarray,
     prior: np.ndarray | None = None,
     begin: np.ndarray | None = None,
@@ -24,13 +24,16 @@ def feature_values(
     Args:
         options: The definition.
         past: Its past.
-        key: `(rows,)`.
+        key: `(rows,)`; None: one row for each key.
         moment: `(rows,)`, in the unit of the times.
         prior: `(rows, 2)`, of a rate with a running prior: events and positives of all keys.
         begin: `(rows,)`, of a rule that forgets: the time from which the key has a past.
     """
     if options.kind in ("since_last", "distinct"):
-        start, end = past.ranges(key, moment, begin)
+        if key is None:
+            start, end = past.ranges_of_keys(moment, begin)
+        else:
+            start, end = past.ranges(key, moment, begin)
         if options.kind == "distinct":
             return past.distinct(start, end).astype(np.float32)
         time = np.append(past.time, 0)[end - 1]
