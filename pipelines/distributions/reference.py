@@ -15,6 +15,7 @@ from pipelines.features import FittedFeatures
 from pipelines.feed.chunk import own_request
 from pipelines.ingest.split_summary import known_labels
 from pipelines.ingest.table_checks import check_table
+from pipelines.ingest.user_features import columns_to_read, with_users
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.footers import Footers
 from pipelines.storage.request_rows import request_starts
@@ -50,7 +51,7 @@ def _counting(
     footers: Footers, fitted: FittedFeatures, request: str | None, labels: bool
 ) -> Iterator[Callable[[int], Statistics]]:
     """Yields a function from the number of a row group to its statistics."""
-    # The train split has the features of items; rows of a user may have the items' ids only.
+    # The train split has the features of items and users; other rows may have their ids only.
     schema = fitted.schema if labels else fitted.raw_schema
     tasks = schema.tasks if labels else ()
     needed = [feature.name for feature in schema.features]
@@ -61,6 +62,7 @@ def _counting(
     def count(number: int) -> Statistics:
         table = reader.read([number])
         where = footers.file_name(footers.file[number])
+        table = with_users(table, fitted.users, where)
         table = check_table(table, schema, where, labels, int(footers.first_row[number]))
         table = table if labels else fitted.joined(table)
         context = table
@@ -72,7 +74,8 @@ def _counting(
             **of_labels({task.name: label_numbers(table, task) for task in tasks}),
         }
 
-    with Reader(footers, list(dict.fromkeys(needed))) as reader:
+    needed = columns_to_read(list(dict.fromkeys(needed)), fitted.users, footers.types.names)
+    with Reader(footers, needed) as reader:
         yield count
 
 

@@ -36,6 +36,7 @@ from pipelines.experiment.training_options import TrainingOptions, check_tasks
 from pipelines.features.transforms import TRANSFORMS
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.item_features import check_key
+from pipelines.ingest.user_features import check_user_key
 from recsys_attn.id_transforms import OwnTransform
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 
@@ -94,6 +95,8 @@ class Experiment(TomlTable):
         check_slices(self.evaluation, self.tasks)
         check_tasks(self.tasks, self.training.task_weights, self.training.calibrate)
         self._check_items()
+        if self.data.users is not None:
+            check_user_key(self.data.users, self.schema_)
         try:
             used = {feature.name for feature in self.model_schema.features}
         except ValueError as error:

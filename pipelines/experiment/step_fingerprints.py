@@ -18,9 +18,10 @@ def resolved(experiment: Experiment) -> dict[str, Any]:
     """The whole experiment as saved in a run folder: all keys, no passwords of URIs."""
     values = experiment.model_dump(mode="json")
     values["data"]["path"] = shown_paths(values["data"]["path"])
-    if values["data"]["items"] is not None:
-        items = values["data"]["items"]
-        items["path"] = shown_paths(items["path"])
+    for name in ("items", "users"):
+        table = values["data"][name]
+        if table is not None:
+            table["path"] = shown_paths(table["path"])
     return values
 
 

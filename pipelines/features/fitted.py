@@ -21,7 +21,7 @@ from pipelines.features import unfitted as unfitted
 from pipelines.features import vocabulary as vocabulary
 from pipelines.features.lists import check_aligned, drop_missing, flatten_list, pad_last
 from pipelines.features.transforms import TRANSFORMS, Fitter, Transform
-from pipelines.items import ItemTable
+from pipelines.items import ItemTable, UserTable
 from pipelines.storage.columns import arrow_type
 from pipelines.storage.dataset import open_parquet
 from recsys_attn.id_transforms import OwnTransform
@@ -57,11 +57,13 @@ class FittedFeatures:
         schema: The features of the model.
         transforms: The transforms by the names of the tables' owners.
         items: The item table, if the experiment has one.
+        users: The user table, if it has one.
     """
 
     schema: Schema
     transforms: Mapping[str, Transform]
     items: ItemTable | None = None
+    users: UserTable | None = None
 
     @property
     def item_features(self) -> tuple[str, ...]:
@@ -157,9 +159,11 @@ class FittedFeatures:
         return replace(self, schema=Schema(self.schema.features, tasks))
 
     def save(self, folder: Path) -> None:
-        """Writes `features.json`, a Parquet file per vocabulary, and the item table."""
+        """Writes `features.json`, a Parquet file per vocabulary, and the tables by id."""
         if self.items is not None:
             self.items.save(folder)
+        if self.users is not None:
+            self.users.save(folder)
         states: dict[str, Any] = {}
         for name, transform in self.transforms.items():
             state = dict(transform.state())
@@ -182,7 +186,7 @@ class FittedFeatures:
         transforms = {
             name: _load(state, folder, schema[name]) for name, state in saved["transforms"].items()
         }
-        return cls(schema, transforms, ItemTable.load(folder))
+        return cls(schema, transforms, ItemTable.load(folder), UserTable.load(folder))
 
 
 def _own(feature: Feature) -> OwnTransform | None:

@@ -12,7 +12,7 @@ from pipelines.features import FittedFeatures
 from pipelines.features.lists import flatten_list, pad_last
 from pipelines.feed.batch_layout import Arrays, Layout
 from pipelines.items import ItemTable
-from pipelines.items.item_table import ABSENT
+from pipelines.items.feature_table import ABSENT
 from recsys_attn.schema import Schema, Sequence
 
 

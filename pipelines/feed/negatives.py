@@ -12,7 +12,7 @@ import numpy as np
 from pipelines.feed.batch_layout import ITEM_ROWS, LABELS, SEEN_ROWS, Arrays
 from pipelines.feed.catalogue import ItemCatalogue
 from pipelines.items import Sampler
-from pipelines.items.item_table import ABSENT
+from pipelines.items.feature_table import ABSENT
 from recsys_attn.schema import CANDIDATE_MASK
 
 DrawsBy = Literal["uniform", "popularity", "batch"]

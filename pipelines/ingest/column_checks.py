@@ -13,7 +13,9 @@ from pipelines.ingest.source import Source
 from pipelines.ingest.table_checks import check_table
 from recsys_attn.schema import Schema
 from serving.state.columns.arrow_kinds import is_number
+from serving.state.columns.times import ticks_per_second
 from serving.state.definitions.aggregate_options import check_aggregates
+from serving.state.definitions.durations import check_unit
 from serving.state.errors import require_column
 
 # Their columns may hold anything, those of segments lists too; others of `evaluation`, numbers.
@@ -52,6 +54,7 @@ def _check_file(
     """Checks the columns of one file."""
     check_aggregates(columns, options.aggregates, where)
     check_history_columns(columns, options.histories, where)
+    _check_events(columns, options, where)
     for key, column in (
         ("data.request", options.request),
         ("data.split.column", options.split.column),
@@ -75,6 +78,23 @@ def _check_file(
             raise PipelineError(
                 f"{where}: column {name!r} ({key}): expected numbers, received {kind}."
             )
+
+
+def _check_events(columns: pa.Schema, options: DataOptions, where: str) -> None:
+    """Checks what is told of the events of histories and aggregates."""
+    if options.event_id is not None:
+        require_column(columns.names, options.event_id, "data.event_id", where)
+        kind = columns.field(options.event_id).type
+        check_nesting("data.event_id", options.event_id, str(kind), where)
+    if options.time is None:
+        return
+    kind = columns.field(options.time).type
+    check_unit(options.late, "data.late", options.time, kind, where)
+    if options.time_unit is not None and ticks_per_second(kind) is not None:
+        raise PipelineError(
+            f"{where}: data.time_unit: the column {options.time!r} holds {kind}, which has a unit "
+            f"of its own. Remove the key. Received: {options.time_unit!r}."
+        )
 
 
 def check_made(made: Sequence[str], schema: Schema, names: Collection[str], where: str) -> None:

@@ -85,7 +85,8 @@ def _of_schema(schema: Schema | None) -> set[str]:
 
 
 def _of_options(options: DataOptions) -> set[str]:
-    names = [options.request, options.split.column]
+    names = [options.request, options.split.column, options.event_id]
+    names += [table.key for table in (options.items, options.users) if table is not None]
     for history in options.histories:
         names += [history.of, history.by, history.time, history.where]
     for aggregate in options.aggregates:

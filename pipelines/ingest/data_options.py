@@ -1,4 +1,4 @@
-"""The `[data]` table of an experiment: source, split, made columns and items."""
+"""The `[data]` table of an experiment: source, split, made columns, items and users."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipelines.ingest.split_options import SplitOptions
 from pipelines.storage.filesystem import ANY, Storage, Where, is_uri, shown
 from serving.state.definitions.aggregate_options import AggregateOptions
 from serving.state.definitions.definition import TimeUnit
-from serving.state.definitions.durations import Duration
+from serving.state.definitions.durations import Duration, check_durations
 from serving.state.definitions.history_options import HistoryOptions
 from serving.state.errors import did_you_mean
 
@@ -67,6 +67,23 @@ class ItemOptions(TomlTable):
         """The files or folders of `path`: URIs, or existing local paths."""
         paths = () if self.path is None else _listed(self.path)
         return [_place(text, "data.items.path") for text in paths]
+
+
+class UserOptions(TomlTable):
+    """The `[data.users]` table: features of users that do not change from event to event.
+
+    Attributes:
+        key: Column of the user's id, in the rows and in the user table; it may be a feature, too.
+        path: Parquet file or folder with one row per user. Context features that it has are
+            joined by the id; the rows must not have them.
+    """
+
+    key: str
+    path: str | tuple[str, ...]
+
+    def places(self) -> list[Where]:
+        """The files or folders of `path`: URIs, or existing local paths."""
+        return [_place(text, "data.users.path") for text in _listed(self.path)]
 
 
 class SimulateOptions(TomlTable):
@@ -153,6 +170,7 @@ class DataOptions(TomlTable):
             Written like `window` of `[[data.aggregates]]`. An older one is not counted there, but
             written to a file of its own. None: any age.
         items: The catalogue of all items. None: there are only the items of the rows.
+        users: Static features of users. None: all features are in the rows.
         sequences: Options of the source `sequences`.
         simulate: Options of the source `simulate`.
         options: Options of your own source.
@@ -168,6 +186,7 @@ class DataOptions(TomlTable):
     event_id: str | None = None
     late: Duration | None = None
     items: ItemOptions | None = None
+    users: UserOptions | None = None
     sequences: SequenceOptions | None = None
     simulate: SimulateOptions | None = None
     options: dict[str, Any] = Field(default_factory=dict)
@@ -212,6 +231,13 @@ class DataOptions(TomlTable):
             raise ValueError(
                 f"`histories` and `aggregates` must all have the same `time`. Received: {times}"
             )
+        check_durations([("late", self.late)])
+        of_time = {"late": self.late, "event_id": self.event_id, "time_unit": self.time_unit}
+        unused = [key for key, value in of_time.items() if value is not None]
+        if unused and not names:
+            raise ValueError(
+                f"`{unused[0]}` belongs to `histories` and `aggregates`. Received: neither"
+            )
         if self.event_id is not None and self.late is None:
             raise ValueError(
                 "`event_id` needs `late`, the time for which the ids of events are held. Received: "
@@ -246,6 +272,16 @@ class DataOptions(TomlTable):
         histories = [history.name for history in self.histories]
         return histories + [aggregate.name for aggregate in self.aggregates]
 
+    @property
+    def time(self) -> str | None:
+        """The column of the times of the columns that ingest makes."""
+        return next((made.time for made in (*self.histories, *self.aggregates)), None)
+
+    @property
+    def has_state(self) -> bool:
+        """Whether ingest writes a state, from which a store continues."""
+        return bool(self.made) or self.users is not None
+
     def places_by_part(self) -> dict[str, list[Where]]:
         """The files or folders of `path` by split, or all under `ALL`; local ones exist."""
         if isinstance(self.path, SplitPaths):
@@ -255,11 +291,12 @@ class DataOptions(TomlTable):
         return {part: [_place(text) for text in texts] for part, texts in paths.items()}
 
     def stamps(self) -> dict[str, str]:
-        """Size and modification time of the source files, by name, and of the items' files."""
+        """Size and modification time of the source's, the items' and the users' files, by name."""
         stamps: dict[str, str] = {}
         for place in self.places():
             stamps |= Storage.of(place).stamps(SOURCES[self.source].file_suffixes or ANY)
-        for place in self.items.places() if self.items else ():
+        tables = [table for table in (self.items, self.users) if table is not None]
+        for place in (place for table in tables for place in table.places()):
             stamps |= Storage.of(place).stamps()
         return stamps
 

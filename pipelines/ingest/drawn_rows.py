@@ -15,7 +15,7 @@ from pipelines.ingest.item_features import items_of_rows
 from pipelines.ingest.source import SPLITS
 from pipelines.ingest.writer import SplitWriter
 from pipelines.items import ItemTable, Sampler
-from pipelines.items.item_table import ABSENT
+from pipelines.items.feature_table import ABSENT
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.request_rows import run_starts
 from recsys_attn.schema import Schema, Task

@@ -16,7 +16,7 @@ from pipelines.storage.request_rows import run_starts
 from serving.state.columns.arrow_kinds import is_number
 from serving.state.columns.labels import LABEL_ADVICE
 from serving.state.columns.times import check_time_type, ticks_per_second, to_ticks
-from serving.state.definitions.durations import in_ticks
+from serving.state.definitions.durations import check_unit, in_ticks
 from serving.state.definitions.history_options import HistoryOptions
 from serving.state.errors import require_column
 from serving.state.keyed.listed_values import to_words
@@ -158,7 +158,9 @@ def _check(schema: pa.Schema, options: HistoryOptions, where: str) -> None:
             f"{where}: the history {options.name!r} would replace a column of that name; "
             "give data.histories another `name`."
         )
-    check_time_type(schema.field(options.time).type, options.time, _key(options, "time"), where)
+    kind = schema.field(options.time).type
+    check_time_type(kind, options.time, _key(options, "time"), where)
+    check_unit(options.forget_after, _key(options, "forget_after"), options.time, kind, where)
     if pa.types.is_nested(schema.field(options.by).type):
         raise PipelineError(
             f"{where}: column {options.by!r} ({_key(options, 'by')}): expected one value per row, "

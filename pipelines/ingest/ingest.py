@@ -20,16 +20,18 @@ from pipelines.ingest.column_checks import check_columns
 from pipelines.ingest.context import check_context
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.drawn_rows import add_negatives, save_items
+from pipelines.ingest.feature_tables import ITEMS, USERS, with_features
 from pipelines.ingest.histories import HistoryColumns, check_histories
-from pipelines.ingest.item_features import check_covered, read_items, with_items
+from pipelines.ingest.item_features import check_covered, read_items
 from pipelines.ingest.log_state import LogState
 from pipelines.ingest.source import SPLITS, Columns, Source, SourceContext, SourceFile
 from pipelines.ingest.sources import SOURCES
 from pipelines.ingest.split_summary import SplitSummary
 from pipelines.ingest.splitter import Splitter, read_chunks
 from pipelines.ingest.table_checks import check_table
+from pipelines.ingest.user_features import read_users, users_of
 from pipelines.ingest.writer import SplitWriter
-from pipelines.items import ItemTable
+from pipelines.items import ItemTable, UserTable
 from pipelines.storage.filesystem import shown
 from pipelines.storage.request_rows import RequestLog
 from recsys_attn.schema import Schema
@@ -50,13 +52,13 @@ def ingest(
     """Reads the source, adds made columns, splits, checks and writes the rows under `out`.
 
     With `data.items`, also writes the item table, and adds drawn negatives to the validation and
-    test rows.
+    test rows. With `data.users`, also writes the user table.
 
     Args:
         options: The `[data]` table.
         schema: The expected columns; None writes all columns of the source.
         seed: Seed of a split by hash or user, and of the simulation.
-        out: Folder that receives `train`, `valid` and `test`, and the state of the aggregates.
+        out: Folder that receives `train`, `valid` and `test`, and the state for a store.
         progress: Called with the total number of rows done.
         engine: Computes the aggregates.
         named: By key, further columns that the experiment names.
@@ -70,10 +72,12 @@ def ingest(
     Raises:
         PipelineError: A file, a column, a value or a split is invalid.
     """
-    items = _items(options, schema)
+    items, users = _items(options, schema), _users(options, schema)
     source = _source(options, schema, seed, set(named.values()))
     if items is not None:
-        source = with_items(source, items)
+        source = with_features(source, items, ITEMS)
+    if users is not None:
+        source = with_features(source, users, USERS)
     check_columns(source, options, schema, named)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".made-", dir=out) as folder:
@@ -82,9 +86,13 @@ def ingest(
             source = with_aggregates(source, options.aggregates, engine, Path(folder), state)
         if options.histories:
             source = _with_histories(source, options, state)
-        if options.made:
-            definition = _definition(options).of_columns(pa.schema(state.columns.values()))
-            state.save(out / log_state.FOLDER, definition)
+        if options.made or users is not None:
+            definition = _definition(options, users)
+            definition = definition.of_columns(pa.schema(state.columns.values()))
+            table = None if users is None else users.table
+            state.save(out / log_state.FOLDER, definition, table)
+        if users is not None:
+            users.save(out)
         return _write(source, options, schema, seed, out, progress, items)
 
 
@@ -148,8 +156,8 @@ def _write(
     }
 
 
-def _definition(options: DataOptions) -> StateDefinition:
-    """The features over time, of no columns yet."""
+def _definition(options: DataOptions, users: UserTable | None) -> StateDefinition:
+    """The features of the state, of no columns yet."""
     return StateDefinition(
         options.aggregates,
         options.histories,
@@ -157,6 +165,7 @@ def _definition(options: DataOptions) -> StateDefinition:
         options.late,
         options.event_id,
         options.time_unit,
+        users_of(users),
     )
 
 
@@ -168,6 +177,13 @@ def _items(options: DataOptions, schema: Schema | None) -> ItemTable | None:
     if options.items.negatives:
         check_covered(options.items, schema, "data.items.negatives")
     return items
+
+
+def _users(options: DataOptions, schema: Schema | None) -> UserTable | None:
+    """The user table, if there is one."""
+    if options.users is None or schema is None:
+        return None
+    return read_users(options.users, schema)
 
 
 def _with_requests(table: pa.Table, name: str, where: str, first: int) -> pa.Table:

@@ -87,8 +87,8 @@ class LogState:
             events = np.stack([first[chosen], more[chosen]], axis=1)
             self.ids.setdefault(name, []).append((of_row[chosen], time[chosen], events))
 
-    def save(self, folder: Path, definition: StateDefinition) -> None:
-        """Writes the definition, and the state of each key of each group."""
+    def save(self, folder: Path, definition: StateDefinition, users: pa.Table | None) -> None:
+        """Writes the definition, the state of each key of each group, and the users."""
         with SavedWriter(folder, definition, self.newest) as writer:
             for group in definition.groups:
                 keys = self.codes[group.by].keys if group.by else [()]
@@ -97,6 +97,9 @@ class LogState:
                     chosen = keys[first : first + _CHUNK]
                     writer.write(group, chosen, whole.part(first, first + len(chosen)))
                 writer.write_ids(group, self._ids(group, keys))
+            if definition.users is not None and users is not None:
+                for first in range(0, users.num_rows, _CHUNK):
+                    writer.write_users(definition.users, users.slice(first, _CHUNK))
 
     def _ids(self, group: Group, keys: Sequence[Key]) -> dict[tuple[Key, bytes], int]:
         """Which features, as bits, have counted each event."""

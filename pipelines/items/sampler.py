@@ -8,7 +8,8 @@ from typing import Self
 
 import numpy as np
 
-from pipelines.items.item_table import ABSENT, ItemTable
+from pipelines.items.feature_table import ABSENT
+from pipelines.items.item_table import ItemTable
 
 _POWER = 0.75  # of word2vec: between draws by frequency and uniform ones
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.items.item_table import ABSENT
+from pipelines.items.feature_table import ABSENT
 from pipelines.items.sampler import Sampler
 from pipelines.metrics.next_items import NextItems, sampled_places
 from recsys_attn.schema import RESERVED_IDS

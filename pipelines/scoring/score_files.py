@@ -18,6 +18,7 @@ from pipelines.features import FittedFeatures
 from pipelines.ingest.column_checks import check_made
 from pipelines.ingest.context import check_context
 from pipelines.ingest.table_checks import check_table
+from pipelines.ingest.user_features import with_users
 from pipelines.scoring.scorer import Scorer
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.filesystem import Storage, Where
@@ -107,7 +108,8 @@ def _scoring(
     def scored(number: int) -> pa.Table:
         table = reader.read([number])
         where = footers.file_name(footers.file[number]), int(footers.first_row[number])
-        checked = check_table(table, fitted.raw_schema, where[0], False, where[1])
+        whole = with_users(table, fitted.users, where[0])
+        checked = check_table(whole, fitted.raw_schema, where[0], False, where[1])
         if request is not None:
             check_context(checked, fitted.raw_schema, request, *where)
         scores = scorer.score_table(fitted.joined(checked), fitted, request)

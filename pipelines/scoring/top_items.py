@@ -19,6 +19,7 @@ from pipelines.engines import LOCAL, Engine
 from pipelines.features import FittedFeatures
 from pipelines.ingest.context import check_context
 from pipelines.ingest.table_checks import check_table
+from pipelines.ingest.user_features import columns_to_read, with_users
 from pipelines.scoring.catalogue_ranking import CatalogueRanking
 from pipelines.scoring.score_files import Load, open_source
 from pipelines.scoring.scorer import Scorer
@@ -180,6 +181,7 @@ def _ranking(
     names = [feature.name for feature in schema.features]
     names += [options.key] if not options.catalogue and options.key not in names else []
     names += [request] if request and request not in names else []
+    names = columns_to_read(names, fitted.users, footers.types.names)
     before = np.cumsum(footers.rows) - footers.rows
     best = _best_of_catalogue if options.catalogue else _best_of_candidates
     rank = best(fitted, model, options)
@@ -187,6 +189,7 @@ def _ranking(
     def ranked(number: int) -> pa.Table:
         table = reader.read([number])
         where = footers.file_name(footers.file[number]), int(footers.first_row[number])
+        table = with_users(table, fitted.users, where[0])
         checked = check_table(table, schema, where[0], False, where[1])
         if request is not None:
             check_context(checked, schema, request, *where)

@@ -29,8 +29,9 @@ from pipelines.export.file_list import versions_in
 from pipelines.features import FittedFeatures, fit_split
 from pipelines.features.fit_warnings import coarse_features, empty_features, nothing_to_learn
 from pipelines.ingest.source import SPLITS
-from pipelines.items import ItemTable
+from pipelines.items import ItemTable, UserTable
 from pipelines.items.item_table import FILE as ITEMS
+from pipelines.items.user_table import FILE as USERS
 from pipelines.storage.dataset import DataSplit
 from pipelines.workflow.about_run import this_machine
 from pipelines.workflow.differences import differences
@@ -92,7 +93,7 @@ class RunSteps(ABC):
             finally:
                 progress.stop()
             files = [path for split in SPLITS for path in sorted((folder / split).glob("*"))]
-            files += [path for path in [folder / ITEMS] if path.exists()]
+            files += [path for path in [folder / ITEMS, folder / USERS] if path.exists()]
             return {**summary, "data_hash": hash_files(files)}
 
         self._execute("ingest", build, sources=self.run.stamps)
@@ -117,7 +118,9 @@ class RunSteps(ABC):
                 progress.finish(nothing_to_learn(name))
             for warning in coarse_features(schema, train):
                 progress.finish(warning)
-            fitted = dataclasses.replace(fitted, items=ItemTable.load(self.run.path("ingest")))
+            data = self.run.path("ingest")
+            items, users = ItemTable.load(data), UserTable.load(data)
+            fitted = dataclasses.replace(fitted, items=items, users=users)
             fitted.save(folder)
             sized = ((f.name, getattr(f, "size", None)) for f in fitted.schema.features)
             sizes = {name: size for name, size in sized if size}

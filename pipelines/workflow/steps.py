@@ -205,7 +205,7 @@ class Steps(RunSteps):
             self.request,
             DataSplit(data / "test"),
             self.experiment.export,
-            data / log_state.FOLDER if self.experiment.data.made else None,
+            data / log_state.FOLDER if self.experiment.data.has_state else None,
         )
         return {**summary, **stored}
 

@@ -59,7 +59,7 @@ class StateInputs:
         self._clock = Clock(saved.definition)
         self._freshness = Freshness(states.store, saved.definition)
         self._reader = StateReader(states.store, saved.definition, self._clock, _KEEP_SECONDS)
-        self._store_names = frozenset(feature.name for feature in saved.definition.features)
+        self._store_names = saved.definition.names
         self._next_report = 0.0
         self._states = states
         self._check(version)

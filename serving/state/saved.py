@@ -15,11 +15,14 @@ import pyarrow.parquet as pq
 
 from serving.state.definitions.definition import StateDefinition
 from serving.state.definitions.group import Group
+from serving.state.definitions.user_features import UserFeatures
 from serving.state.errors import DataError
 from serving.state.keyed.blobs import encode
 from serving.state.keyed.key_states import KeyStates
-from serving.state.keyed.keys import Key
+from serving.state.keyed.keys import Key, column_keys
+from serving.state.keyed.profiles import encode_profiles
 
+Stored = Group | UserFeatures  # of which a store has cells
 DEFINITION = "state.json"
 _SCHEMA = pa.schema({"key": pa.list_(pa.binary()), "blob": pa.binary()})
 _IDS = pa.schema({"key": pa.list_(pa.binary()), "event": pa.binary(), "bits": pa.int64()})
@@ -47,18 +50,26 @@ class SavedWriter:
 
     def write(self, group: Group, keys: Sequence[Key], states: KeyStates) -> None:
         """Adds some keys of a group."""
-        if group.fingerprint not in self._files:
-            path = _path(self._folder, group)
-            file = pq.ParquetWriter(path, _SCHEMA, compression="zstd")
-            self._files[group.fingerprint] = self._open.enter_context(file)
-        columns = [list(map(list, keys)), encode(states)]
-        self._files[group.fingerprint].write_table(pa.table(columns, schema=_SCHEMA))
+        self._write(group, keys, encode(states))
+
+    def write_users(self, users: UserFeatures, rows: pa.Table) -> None:
+        """Adds some users, one for each row of the columns of the definition."""
+        keys = [(key,) for key in column_keys(rows[users.key].combine_chunks())]
+        self._write(users, keys, encode_profiles(users, rows, [1] * len(keys)))
 
     def write_ids(self, group: Group, ids: Mapping[tuple[Key, bytes], int]) -> None:
         """Writes which features, as bits, have counted each event that may arrive again."""
         if ids:
             columns = [[list(key) for key, _ in ids], [event for _, event in ids], [*ids.values()]]
             pq.write_table(pa.table(columns, schema=_IDS), _path(self._folder, group, ".ids"))
+
+    def _write(self, group: Stored, keys: Sequence[Key], blobs: Sequence[bytes]) -> None:
+        if group.fingerprint not in self._files:
+            path = _path(self._folder, group)
+            file = pq.ParquetWriter(path, _SCHEMA, compression="zstd")
+            self._files[group.fingerprint] = self._open.enter_context(file)
+        table = pa.table([list(map(list, keys)), blobs], schema=_SCHEMA)
+        self._files[group.fingerprint].write_table(table)
 
     def __enter__(self) -> Self:
         return self
@@ -99,23 +110,23 @@ class SavedState:
         except FileNotFoundError:
             raise DataError(
                 f"{folder} holds no state: {DEFINITION} is missing. `recsys-attn ingest` writes "
-                "one if the experiment has `data.aggregates` or `data.histories`."
+                "one if the experiment has `data.aggregates`, `data.histories` or `data.users`."
             ) from None
         except ValueError as error:
             raise DataError(f"{path} is damaged: {error}. Make it again with `ingest`.") from None
         return cls(folder, StateDefinition.from_dict(content, str(path)), content["newest"])
 
-    def keys(self, group: Group) -> int:
-        """How many keys a group has."""
+    def keys(self, group: Stored) -> int:
+        """How many keys a group has, or how many users there are."""
         return int(pq.ParquetFile(_path(self.folder, group)).metadata.num_rows)
 
-    def blobs(self, group: Group) -> Iterator[tuple[list[Key], list[bytes]]]:
-        """The keys of a group and their states, in parts."""
+    def blobs(self, group: Stored) -> Iterator[tuple[list[Key], list[bytes]]]:
+        """The keys of a group and their states, or the users and their features, in parts."""
         with pq.ParquetFile(_path(self.folder, group)) as file:
             for batch in file.iter_batches():
                 yield list(map(tuple, batch["key"].to_pylist())), batch["blob"].to_pylist()
 
-    def ids(self, group: Group) -> Iterator[tuple[list[tuple[Key, bytes]], list[int]]]:
+    def ids(self, group: Stored) -> Iterator[tuple[list[tuple[Key, bytes]], list[int]]]:
         """The events that may arrive again and the features that have counted them, in parts."""
         path = _path(self.folder, group, ".ids")
         if path.exists():
@@ -126,5 +137,5 @@ class SavedState:
                     yield events, batch["bits"].to_pylist()
 
 
-def _path(folder: Path, group: Group, kind: str = "") -> Path:
+def _path(folder: Path, group: Stored, kind: str = "") -> Path:
     return folder / f"{group.fingerprint.hex()}{kind}.parquet"

@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 
 from serving.state.columns.arrow_kinds import is_number
 from serving.state.columns.labels import LABEL_ADVICE
-from serving.state.columns.times import check_time_type, ticks_per_second
-from serving.state.definitions.durations import Duration, check_durations, in_ticks
+from serving.state.columns.times import check_time_type
+from serving.state.definitions.durations import Duration, check_durations, check_unit, in_ticks
 from serving.state.definitions.rule import Rule
 from serving.state.definitions.table import DefinitionTable
 from serving.state.errors import DataError, require_column
@@ -151,7 +151,10 @@ def check_aggregates(schema: pa.Schema, aggregates: Sequence[AggregateOptions], 
                 f"{where}: the aggregate {aggregate.name!r} would replace a column of that name; "
                 "give data.aggregates another `name`."
             )
-        _check_durations(aggregate, schema.field(aggregate.time).type, where)
+        kind = schema.field(aggregate.time).type
+        for key in _DURATIONS:
+            named = f"data.aggregates {aggregate.name!r}: {key}"
+            check_unit(getattr(aggregate, key), named, aggregate.time, kind, where)
 
 
 def _unlike(aggregate: AggregateOptions, role: str, kind: pa.DataType) -> str | None:
@@ -161,15 +164,3 @@ def _unlike(aggregate: AggregateOptions, role: str, kind: pa.DataType) -> str | 
     if role == "of" and aggregate.kind != "distinct":
         return None if is_number(kind) else "a number"
     return "one value per row" if pa.types.is_nested(kind) else None
-
-
-def _check_durations(aggregate: AggregateOptions, kind: pa.DataType, where: str) -> None:
-    holds_numbers = ticks_per_second(kind) is None
-    advice = "a number in its unit, such as 604_800" if holds_numbers else "a text such as '7d'"
-    for key in _DURATIONS:
-        duration = getattr(aggregate, key)
-        if duration is not None and isinstance(duration, str) == holds_numbers:
-            raise DataError(
-                f"{where}: data.aggregates {aggregate.name!r}: {key}: the column "
-                f"{aggregate.time!r} holds {kind}, so give {advice}. Received: {duration!r}."
-            )

@@ -26,6 +26,7 @@ from serving.state.definitions.group import (
 )
 from serving.state.definitions.history_options import HistoryOptions
 from serving.state.definitions.key_kinds import KeyKind, key_kind
+from serving.state.definitions.user_features import UserFeatures
 from serving.state.errors import DataError
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
@@ -44,6 +45,7 @@ class StateDefinition:
         late: How much older than the newest event a late one may be; None: any age.
         event_id: Column of the id of an event; None: each row is an event.
         time_unit: Unit of times that are numbers since 1970, if they are such.
+        users: Static features of users, if there are any.
     """
 
     aggregates: tuple[AggregateOptions, ...]
@@ -52,6 +54,7 @@ class StateDefinition:
     late: Duration | None = None
     event_id: str | None = None
     time_unit: TimeUnit | None = None
+    users: UserFeatures | None = None
 
     def of_columns(self, columns: pa.Schema) -> StateDefinition:
         """The definition over a log, with the columns alone that it reads.
@@ -66,8 +69,22 @@ class StateDefinition:
 
     @property
     def time(self) -> str:
-        """The column of the times, which all features share."""
+        """The column of the times, which all features share.
+
+        Raises:
+            DataError: There are no features over time.
+        """
+        if not self.features:
+            raise DataError(
+                "The state has no features over time, so it counts no events. Declare "
+                "`data.aggregates` or `data.histories` and make it again."
+            )
         return self.features[0].time
+
+    @property
+    def time_type(self) -> pa.DataType:
+        """The type of the times; without features over time, that of a moment."""
+        return self.columns.field(self.time).type if self.features else pa.timestamp("us", "UTC")
 
     @property
     def features(self) -> tuple[Feature, ...]:
@@ -82,19 +99,31 @@ class StateDefinition:
         return tuple(groups) if priors is None else (*groups, priors)
 
     @cached_property
+    def stored(self) -> tuple[Group | UserFeatures, ...]:
+        """All that a store has cells of: the groups and the users."""
+        return self.groups if self.users is None else (*self.groups, self.users)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The features that a store answers."""
+        of_users = () if self.users is None else self.users.features
+        return frozenset([f.name for f in self.features] + [f.name for f in of_users])
+
+    @cached_property
     def keys(self) -> frozenset[str]:
         """The columns of all keys."""
-        return frozenset(name for group in self.groups for name in group.by)
+        return frozenset(name for group in self.stored for name in group.by)
 
     @cached_property
     def key_kinds(self) -> dict[str, KeyKind]:
         """The kind of each column as a key."""
-        return {field.name: key_kind(field.type) for field in self.columns}
+        of_users = () if self.users is None else self.users.columns
+        return {field.name: key_kind(field.type) for field in (*of_users, *self.columns)}
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """Eight bytes that are equal for equal groups."""
-        groups = b"".join(group.fingerprint for group in self.groups)
+        """Eight bytes that are equal for equal groups and users."""
+        groups = b"".join(group.fingerprint for group in self.stored)
         return hashlib.blake2b(groups, digest_size=8).digest()
 
     def prior_of(self, feature: Feature) -> int | None:
@@ -123,7 +152,7 @@ class StateDefinition:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that `from_dict` reads."""
-        schema = base64.b64encode(self.columns.serialize().to_pybytes()).decode()
+        users = self.users
         return {
             "format": FORMAT,
             "aggregates": [a.model_dump(mode="json") for a in self.aggregates],
@@ -131,8 +160,8 @@ class StateDefinition:
             "late": self.late,
             "event_id": self.event_id,
             "time_unit": self.time_unit,
-            "types": {field.name: str(field.type) for field in self.columns},  # to read
-            "columns": schema,  # the same, exactly
+            "columns": _to_dict(self.columns),
+            "users": None if users is None else {"key": users.key, **_to_dict(users.columns)},
         }
 
     @classmethod
@@ -147,12 +176,24 @@ class StateDefinition:
                 f"{where}: expected a state of format {FORMAT}, received {saved.get('format')!r}. "
                 "Make it again with `recsys-attn ingest` of this version."
             )
-        columns = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(saved["columns"])))
+        users = saved["users"]
         return cls(
             tuple(AggregateOptions.model_validate(table) for table in saved["aggregates"]),
             tuple(HistoryOptions.model_validate(table) for table in saved["histories"]),
-            columns,
+            _from_dict(saved["columns"]),
             saved["late"],
             saved["event_id"],
             saved["time_unit"],
+            None if users is None else UserFeatures(users["key"], _from_dict(users)),
         )
+
+
+def _to_dict(columns: pa.Schema) -> dict[str, Any]:
+    return {
+        "types": {field.name: str(field.type) for field in columns},  # for people
+        "schema": base64.b64encode(columns.serialize().to_pybytes()).decode(),  # the same, exactly
+    }
+
+
+def _from_dict(saved: Mapping[str, Any]) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(saved["schema"])))

@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+import pyarrow as pa
+
+from serving.state.columns.times import ticks_per_second
+from serving.state.errors import DataError
+
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 Duration = str | float
@@ -22,6 +27,30 @@ def check_durations(durations: Iterable[tuple[str, Duration | None]]) -> None:
                 f"`{key}` must be a whole number with its unit (s, m, h, d or w), such as "
                 f"'7d', or a positive number if `time` holds numbers. Received: {value!r}"
             )
+
+
+def check_unit(value: Duration | None, key: str, time: str, kind: pa.DataType, where: str) -> None:
+    """Checks that a duration is a number for times that are numbers, and a text for others.
+
+    Args:
+        value: The duration; None: there is none.
+        key: Its key, for the error.
+        time: The column of the times.
+        kind: Its type.
+        where: The file.
+
+    Raises:
+        DataError: It is not.
+    """
+    if value is None or pa.types.is_null(kind):
+        return
+    holds_numbers = ticks_per_second(kind) is None
+    if isinstance(value, str) == holds_numbers:
+        advice = "a number in its unit, such as 604_800" if holds_numbers else "a text such as '7d'"
+        raise DataError(
+            f"{where}: {key}: the column {time!r} holds {kind}, so give {advice}. Received: "
+            f"{value!r}."
+        )
 
 
 def in_ticks(value: Duration, ticks: int | None) -> int | float:

@@ -25,9 +25,8 @@ class Clock:
     def __init__(
         self, definition: StateDefinition, seconds: Callable[[], float] = time.time
     ) -> None:
-        self._kind = definition.columns.field(definition.time).type
+        self._kind = definition.time_type
         self._unit = definition.time_unit
-        self._name = definition.time
         self._seconds = seconds
 
     def now(self, later: float = 0.0) -> int | float | None:
@@ -64,11 +63,10 @@ class Clock:
             return tick
         if as_of is None:
             raise DataError(
-                f"`as_of`: expected a time, as the times of the log ({self._name!r}) are numbers "
-                "of an unknown unit. Set `data.time_unit` in the experiment and make the state "
-                "again, or send `as_of`."
+                "`as_of`: expected a time, as the times of the log are numbers of an unknown "
+                "unit. Set `data.time_unit` in the experiment and make the state again, or send "
+                "`as_of`."
             )
         raise DataError(
-            f"`as_of`: expected a time as the log holds it ({self._name!r}: {self._kind}). "
-            f"Received: {as_of!r}."
+            f"`as_of`: expected a time as the log holds it ({self._kind}). Received: {as_of!r}."
         )

@@ -14,7 +14,10 @@ from serving.state.errors import DataError, require_column
 
 
 def rows_of(
-    events: Sequence[Mapping[str, Any]], columns: pa.Schema, times: Iterable[str]
+    events: Sequence[Mapping[str, Any]],
+    columns: pa.Schema,
+    times: Iterable[str],
+    of: str = "event",
 ) -> pa.Table:
     """Returns some columns of events, in the types of the log; others are ignored.
 
@@ -22,6 +25,7 @@ def rows_of(
         events: Values by column name, None where the log has null.
         columns: Names and types of the columns.
         times: Columns that hold the times of the events.
+        of: One of them in words, for errors.
 
     Raises:
         DataError: An event lacks a column, or has a value of another type.
@@ -29,7 +33,7 @@ def rows_of(
     arrays = {}
     for name, kind in zip(columns.names, columns.types, strict=True):
         for number, event in enumerate(events):
-            require_column(event, name, "a column of the state", f"event {number}")
+            require_column(event, name, "a column of the state", f"{of} {number}")
         read = _times if name in times else _values
         arrays[name] = read([event[name] for event in events], kind, f"column {name!r}")
     return pa.table(arrays, schema=columns)

@@ -21,21 +21,24 @@ class Freshness:
 
     def __init__(self, store: Store, definition: StateDefinition) -> None:
         self._store = store
-        self._groups = definition.groups
+        self._groups, self._stored = definition.groups, definition.stored
         self._read_at = -_SECONDS
         self._followed: float | None = None
 
     def absent_groups(self) -> list[tuple[str, ...]]:
-        """The columns of the keys of groups that were never loaded nor written."""
+        """The columns of the keys of groups, or of users, that were never loaded."""
         return [
-            group.by for group in self._groups if not self._store.notes(group.fingerprint + LOADED)
+            group.by for group in self._stored if not self._store.notes(group.fingerprint + LOADED)
         ]
 
     def lag_seconds(self) -> float | None:
         """Seconds since a follower had read all of its log; None if nothing follows one.
 
-        The store is asked at most once a second.
+        Static features of users have no log: alone, they are never behind. The store is asked at
+        most once a second.
         """
+        if not self._groups:
+            return 0.0
         now = time.monotonic()
         if now - self._read_at >= _SECONDS:
             self._read_at = now

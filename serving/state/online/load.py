@@ -12,7 +12,7 @@ from serving.state.stores.store import Cell, SeenId, Store
 def load_state(
     saved: SavedState, store: Store, progress: Callable[[int], object] | None = None
 ) -> int:
-    """Writes all keys of a state; returns how many.
+    """Writes all keys and users of a state; returns how many.
 
     Args:
         saved: The state.
@@ -20,7 +20,7 @@ def load_state(
         progress: Called with the number of keys of each part.
     """
     keys = 0
-    for group in saved.definition.groups:
+    for group in saved.definition.stored:
         notes = {}
         if saved.newest is not None:
             notes[group.fingerprint + NEWEST] = repr(saved.newest).encode()

@@ -54,6 +54,10 @@ class OnlineState:
         """Adds events; as `StateWriter.push`."""
         return self._writer.push(events)
 
+    def push_users(self, *profiles: Mapping[str, Any]) -> None:
+        """Replaces the static features of some users; as `StateWriter.push_users`."""
+        self._writer.push_users(profiles)
+
     def values(
         self,
         context: Mapping[str, Any],

@@ -17,9 +17,11 @@ from serving.state.keyed.blobs import decode
 from serving.state.keyed.key_states import KeyStates
 from serving.state.keyed.keys import Key, KeyKind
 from serving.state.keyed.listed_values import from_words
+from serving.state.keyed.profiles import decode_profile
 from serving.state.online.clock import Clock
 from serving.state.online.recent_blobs import RecentBlobs
 from serving.state.online.request_keys import request_keys
+from serving.state.online.user_profiles import user_cells
 from serving.state.past.past import Past
 from serving.state.past.values import feature_values
 from serving.state.stores.store import Cell, Store
@@ -31,7 +33,8 @@ class Resolved:
 
     Attributes:
         context: Of features whose key the request itself has, by name: a float32, NaN where
-            nothing is known, or a list, oldest first.
+            nothing is known, or a list, oldest first. Of the static features of the user: a value,
+            which may be the missing one of its type, or a list.
         candidates: Of features whose key a candidate has, by name: one value for each.
         as_of: The time of the values, in the unit of the log's times.
     """
@@ -87,15 +90,21 @@ class StateReader:
         groups = [_Keys.of(group, request) for group in self._definition.groups]
         cells = [cell for keys in groups for cell in keys.cells]
         shared = [keys.is_shared for keys in groups for _ in keys.cells]
+        users = self._definition.users
+        if users is not None:
+            of_user = user_cells(users, context)
+            cells, shared = [*cells, *of_user], [*shared, *([False] * len(of_user))]
         blobs = iter(self._read(cells, shared))
         states = [decode(keys.group, [next(blobs) for _ in keys.cells]) for keys in groups]
-        values = _Values(self._definition, moment, states[-1])
+        values = _Values(self._definition, moment, states)
         by_side: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
         for keys, of_group in zip(groups, states, strict=True):
             if keys.group.by:
                 side = by_side[keys.is_of_candidates]
                 for place, feature in enumerate(keys.group.features):
                     side[feature.name] = values.of(of_group, place, keys)
+        if users is not None:
+            by_side[0].update(decode_profile(users, next(blobs, None)))
         return Resolved(*by_side, moment)
 
 
@@ -161,11 +170,11 @@ class _Values:
     """Computes values at one moment."""
 
     def __init__(
-        self, definition: StateDefinition, moment: int | float, last_group: KeyStates
+        self, definition: StateDefinition, moment: int | float, states: Sequence[KeyStates]
     ) -> None:
         self._definition = definition
         self._moment = moment
-        self._priors = last_group  # if any rate has a running prior
+        self._states = states
 
     def of(self, states: KeyStates, place: int, keys: _Keys) -> Any:
         """The value of each row, or of the only one."""
@@ -185,8 +194,9 @@ class _Values:
         place = self._definition.prior_of(feature)
         if place is None:
             return None
-        at = np.maximum(self._priors.newest[0], moment)
-        return self._priors.pasts[place].totals_before(np.zeros(len(at), np.int64), at)
+        priors = self._states[-1]
+        at = np.maximum(priors.newest[0], moment)
+        return priors.pasts[place].totals_before(np.zeros(len(at), np.int64), at)
 
     def _lists(
         self,

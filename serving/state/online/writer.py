@@ -13,12 +13,14 @@ from serving.state.columns.missing import is_missing
 from serving.state.columns.times import to_ticks
 from serving.state.definitions.definition import StateDefinition
 from serving.state.definitions.group import Group
+from serving.state.errors import DataError
 from serving.state.keyed.blobs import decode, encode
 from serving.state.keyed.codes import Codes
 from serving.state.keyed.key_states import KeyStates, no_time
 from serving.state.online.clock import Clock
 from serving.state.online.event_rows import rows_of
 from serving.state.online.notes import NEWEST, read_newest
+from serving.state.online.user_profiles import push_users
 from serving.state.past.measures import identities
 from serving.state.past.repeats import event_keys, event_numbers
 from serving.state.stores.store import Cell, Change, SeenId, Store, StoreUnavailable
@@ -86,6 +88,24 @@ class StateWriter:
         """
         rows = rows_of(events, self._definition.columns, [self._definition.time])
         return self.add(rows, groups=groups)
+
+    def push_users(self, profiles: Sequence[Mapping[str, Any]]) -> None:
+        """Replaces the static features of some users.
+
+        Args:
+            profiles: The id and all features of each user by name, None where one is not known.
+
+        Raises:
+            DataError: A column is absent, a value is invalid, or the state has no such features;
+                then nothing is changed.
+            StoreUnavailable: The store cannot be written.
+        """
+        if self._definition.users is None:
+            raise DataError(
+                "The state has no static features of users. Declare `data.users` in the "
+                "experiment and make it again."
+            )
+        push_users(self._store, self._definition.users, profiles)
 
     def add(
         self,

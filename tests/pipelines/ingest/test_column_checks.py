@@ -69,6 +69,56 @@ def test_all_files_are_checked_before_any_row_is_read(tmp_path, changed, message
         check_columns(Source({ALL: files}), OPTIONS, SCHEMA, {})
 
 
+FORGETS = {"name": "h", "of": "item", "by": "user", "time": "at"}
+WINDOW = {**FORGETS, "kind": "sum", "of": "click", "window": 9.0, "resolution": "1h"}
+
+
+@pytest.mark.parametrize(
+    ("times", "options", "message"),
+    [
+        (pa.int64(), {"late": "1d"}, r"data\.late: the column 'at' holds int64, so give a number"),
+        (pa.date32(), {"late": 7.0}, r"data\.late: the column 'at' holds date32.*such as '7d'"),
+        (
+            pa.float64(),
+            {"histories": [{**FORGETS, "forget_after": "1d"}]},
+            r"data\.histories 'h': forget_after: .* holds double, so give a number",
+        ),
+        (
+            pa.timestamp("s"),
+            {"histories": [{**FORGETS, "forget_after": 86_400.0}]},
+            r"data\.histories 'h': forget_after: .*such as '7d'. Received: 86400\.0",
+        ),
+        (
+            pa.int64(),
+            {"histories": (), "aggregates": [WINDOW]},
+            r"data\.aggregates 'h': resolution: .* so give a number .* Received: '1h'",
+        ),
+        (
+            pa.timestamp("s"),
+            {"time_unit": "ms"},
+            r"data\.time_unit: the column 'at' holds timestamp\[s\], which has a unit of its own",
+        ),
+        (
+            pa.int64(),
+            {"late": 9.0, "event_id": "itm"},
+            r"'itm' \(data\.event_id\) is missing\. Did you mean 'item'",
+        ),
+        (
+            pa.int64(),
+            {"late": 9.0, "event_id": "list"},
+            r"'list' \(data\.event_id\) holds lists; expected one value",
+        ),
+    ],
+)
+def test_options_of_events_fit_the_type_of_their_times(times, options, message) -> None:
+    table = pa.table({**GOOD, "at": pa.array([3, 4], times), "list": [[1], [2]]})
+    given = {"source": "parquet", "path": "rows", "histories": [FORGETS], **options}
+    with pytest.raises(DataError, match=message):
+        check_columns(
+            Source({ALL: [SourceFile.of_table("a", table)]}), DataOptions(**given), None, {}
+        )
+
+
 LIST, STRUCT = pa.list_(pa.int64()), pa.struct([("a", pa.int64())])
 
 

@@ -1,11 +1,16 @@
 """The `[data]` table: invalid combinations and missing paths."""
 
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
 from pipelines.ingest.data_options import DataOptions
 
 TWO_TYPES = {"by": "time", "valid_from": 4, "test_from": "5"}
+
+
+HISTORY = {"name": "h", "of": "i", "by": "u", "time": "t"}
 
 
 @pytest.mark.parametrize(
@@ -61,15 +66,19 @@ TWO_TYPES = {"by": "time", "valid_from": 4, "test_from": "5"}
         (
             {
                 "source": "movielens-1m",
-                "histories": [{"name": "h", "of": "i", "by": "u", "time": "t"}] * 2,
+                "histories": [HISTORY] * 2,
             },
             "`histories` and `aggregates` must have different names",
         ),
+        ({"late": "1d"}, "`late` belongs to `histories` and `aggregates`. Received: neither"),
+        ({"time_unit": "s"}, "`time_unit` belongs to `histories` and `aggregates`"),
+        ({"late": "soon"}, "`late` must be a whole number with its unit"),
+        ({"histories": [HISTORY], "event_id": "id"}, "`event_id` needs `late`, the time for which"),
     ],
 )
 def test_invalid_option_combinations_are_refused(options, message):
     with pytest.raises(ValidationError, match=message):
-        DataOptions(**options)
+        DataOptions(**{"source": "movielens-1m", **options})
 
 
 def test_variables_in_paths_are_filled_in(tmp_path, monkeypatch):
@@ -92,3 +101,11 @@ def test_stamps_are_those_of_the_files_of_data(tmp_path, source):
     assert options.stamps() == before
     (tmp_path / f"more{ends}").write_bytes(b"")
     assert len(options.stamps()) == 2
+
+
+def test_stamps_hold_the_user_table(tmp_path):
+    users = {"key": "user", "path": str(tmp_path / "users.parquet")}
+    (tmp_path / "users.parquet").write_bytes(b"")
+    (tmp_path / "rows.csv").write_bytes(b"")
+    options = DataOptions(source="csv", path=str(tmp_path / "rows.csv"), users=users)
+    assert {"rows.csv", "users.parquet"} == {Path(name).name for name in options.stamps()}

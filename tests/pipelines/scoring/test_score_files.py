@@ -1,5 +1,6 @@
 """Batch scoring: rows with scores, or an unchanged target."""
 
+import dataclasses
 import io
 import itertools
 import os
@@ -10,10 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
+from pipelines.items import UserTable
 from pipelines.scoring.score_files import score
 from pipelines.scoring.scorer import Scorer
+from serving.state.errors import DataError
 from tests.support import shop
 
 TASKS = ["click", "buy"]
@@ -68,6 +70,47 @@ def test_scores_are_the_training_paths(run, fitted, model, tmp_path, request_col
         assert found[f"{task}_score"].type == pa.float32()
         np.testing.assert_allclose(found[f"{task}_score"], scores, rtol=0, atol=2e-6)
     assert os.listdir(run.target.parent) == ["scores.parquet"]
+
+
+@pytest.fixture
+def with_user_table(fitted):
+    """The user table of two features, and rows that have them, in the table's types."""
+    users = UserTable(
+        "user", pa.table({"user": ["a", "b"], "age": pa.array([1.5, None], pa.float32()),
+                          "interests": [["a", "x"], None]})
+    )  # fmt: skip
+    table = shop.table(11, seed=5)
+    return dataclasses.replace(fitted, users=users), users.join(table), table
+
+
+def test_rows_need_the_id_of_their_user_only(with_user_table, model, tmp_path):
+    fitted, whole, _ = with_user_table
+    source, scores = tmp_path / "rows.parquet", []
+    for table in (whole, whole.drop_columns(["age"]), whole.drop_columns(["age", "interests"])):
+        pq.write_table(table, source)
+        target = tmp_path / "scores.parquet"
+        progress = Progress(Console(file=io.StringIO()))
+        score(source, target, TASKS, lambda: (fitted, model), "request", progress)
+        written = pq.read_table(target)
+        assert written.column_names[:-2] == table.column_names
+        scores.append(written.select(["click_score", "buy_score"]))
+    assert scores[1].equals(scores[0])
+    assert scores[2].equals(scores[0])
+
+
+def test_own_features_count_before_the_user_table(with_user_table, model, tmp_path):
+    """As in a request, whose values count before those of the store."""
+    fitted, _, table = with_user_table
+    others = dataclasses.replace(fitted, users=None)
+    target = [tmp_path / "one.parquet", tmp_path / "other.parquet"]
+    pq.write_table(table, tmp_path / "rows.parquet")
+    for to, of in zip(target, (fitted, others), strict=True):
+        progress = Progress(Console(file=io.StringIO()))
+        score(tmp_path / "rows.parquet", to, TASKS, lambda of=of: (of, model), None, progress)
+    assert pq.read_table(target[0]).equals(pq.read_table(target[1]))
+    pq.write_table(table.drop_columns(["age", "user"]), tmp_path / "rows.parquet")
+    with pytest.raises(DataError, match=r"'user' \(data.users.key\) is missing"):
+        score(tmp_path / "rows.parquet", target[0], TASKS, lambda: (fitted, model), None, progress)
 
 
 def test_columns_keep_their_types_and_need_no_labels(run, tmp_path):
@@ -126,7 +169,7 @@ def test_bad_input_is_one_error_and_leaves_the_target(run, tmp_path, change):
     table = alter(shop.table(7, seed=5, longest=3))
     groups = [table.slice(0, 9), table.slice(9)] if table.num_rows else [table]
     source = shop.write(tmp_path / "rows.parquet", groups)
-    with pytest.raises(PipelineError, match=message) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         run(source)
     assert str(source) in str(caught.value)
     assert_untouched(run)
@@ -140,11 +183,11 @@ def assert_untouched(run):
 def test_files_must_agree_on_their_columns(run, tmp_path):
     shop.write(tmp_path / "rows" / "a.parquet", [shop.table(3, seed=5)])
     shop.write(tmp_path / "rows" / "b.parquet", [without(shop.table(3, seed=5), "truth")])
-    with pytest.raises(PipelineError, match=r"b\.parquet: the column 'truth' .* is missing"):
+    with pytest.raises(DataError, match=r"b\.parquet: the column 'truth' .* is missing"):
         run(tmp_path / "rows")
     texts = replaced(shop.table(3, seed=5), "truth", ["a"] * shop.table(3, seed=5).num_rows)
     shop.write(tmp_path / "rows" / "b.parquet", [texts])
-    with pytest.raises(PipelineError, match=r"b\.parquet: column 'truth': expected double as in"):
+    with pytest.raises(DataError, match=r"b\.parquet: column 'truth': expected double as in"):
         run(tmp_path / "rows")
     assert_untouched(run)
 
@@ -170,10 +213,10 @@ def test_files_of_other_types_have_the_same_scores(run, tmp_path):
 
 
 def test_nothing_to_read(run, tmp_path):
-    with pytest.raises(PipelineError, match=r"gone\.parquet does not exist"):
+    with pytest.raises(DataError, match=r"gone\.parquet does not exist"):
         run(tmp_path / "gone.parquet")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(PipelineError, match="holds no Parquet file"):
+    with pytest.raises(DataError, match="holds no Parquet file"):
         run(tmp_path / "empty")
     assert_untouched(run)
 
@@ -183,7 +226,7 @@ def test_changing_context_in_a_request_is_refused(run, tmp_path):
     ages = pa.array(np.arange(table.num_rows), pa.float32())
     table = table.set_column(table.column_names.index("age"), "age", ages)
     source = shop.write(tmp_path / "rows.parquet", [table])
-    with pytest.raises(PipelineError, match=r"rows\.parquet: column 'age' .*one value per request"):
+    with pytest.raises(DataError, match=r"rows\.parquet: column 'age' .*one value per request"):
         run(source)
     assert run.target.read_text() == "as it was"
     assert run(source, None) == table.num_rows
@@ -199,8 +242,8 @@ def test_a_file_may_be_scored_in_place(run, tmp_path):
 def test_a_target_that_cannot_be_written(run, fitted, model, tmp_path):
     source = shop.write(tmp_path / "rows.parquet", [shop.table(3, seed=5)])
     progress, load = Progress(Console(file=io.StringIO())), lambda: (fitted, model)
-    with pytest.raises(PipelineError, match=r"out is a folder\. Name the Parquet file"):
+    with pytest.raises(DataError, match=r"out is a folder\. Name the Parquet file"):
         score(source, run.target.parent, TASKS, load, None, progress)
-    with pytest.raises(PipelineError, match=r"b\.parquet cannot be written: .*scores\.parquet"):
+    with pytest.raises(DataError, match=r"b\.parquet cannot be written: .*scores\.parquet"):
         score(source, run.target / "b.parquet", TASKS, load, None, progress)
     assert_untouched(run)

@@ -1,5 +1,6 @@
 """The best items of requests, against the scores of all their pairs."""
 
+import dataclasses
 import io
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from rich.console import Console
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.features import FittedFeatures
+from pipelines.items import UserTable
 from pipelines.scoring import catalogue_ranking
 from pipelines.scoring.scorer import Scorer
 from pipelines.scoring.top_items import TopKOptions, score_top_k
@@ -126,3 +128,16 @@ def test_more_than_all_items_gives_all_but_the_seen_ones(fitted, model, tmp_path
     found = ranked(fitted, model, table, tmp_path, None, catalogue=True, unseen=True, k=100)
     assert [row["request"] for row in found] == [0] * 27 + [1] * 29
     assert not {100, 101} & {row["item"] for row in found[:27]}
+
+
+@pytest.mark.parametrize("catalogue", [True, False])
+def test_requests_need_the_id_of_their_user_only(fitted, model, tmp_path, catalogue) -> None:
+    table = requests()
+    number = pa.array(table["id"].dictionary_encode().combine_chunks().indices, pa.int64())
+    rows = table.append_column("who", number)
+    first = np.unique(number.to_numpy(), return_index=True)[1]
+    users = UserTable("who", rows.select(["who", "history"]).take(pa.array(first)))
+    expected = ranked(fitted, model, table, tmp_path, catalogue=catalogue)
+    fitted = dataclasses.replace(fitted, users=users)
+    rows = rows.drop_columns(["history"])
+    assert ranked(fitted, model, rows, tmp_path, catalogue=catalogue) == expected
