@@ -275,7 +275,9 @@ class DataOptions(TomlTable):
     @property
     def time(self) -> str | None:
         """The column of the times of the columns that ingest makes."""
-        return next((made.time for made in (*self.histories, *self.aggregates)), None)
+        times = [history.time for history in self.histories]
+        times += [aggregate.time for aggregate in self.aggregates]
+        return times[0] if times else None
 
     @property
     def has_state(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -79,37 +80,52 @@ def slow(
     rows: Sequence[Mapping[str, Any]], aggregate: AggregateOptions, request: str | None
 ) -> list[float | None]:
     """What the definition says, row by row, as float32."""
+    ordered = sorted(rows, key=lambda row: row["time"])  # those of one time as they are
+    events = [row for row in ordered if _is_event(row, aggregate)]
+    events_of, rows_of = _by_key(events, aggregate), _by_key(ordered, aggregate)
+    earliest = _earliest(rows, request)
     found = []
-    for row in rows:
-        same = [row] if request is None else [r for r in rows if r[request] == row[request]]
-        now = min(r["time"] for r in same)
+    for number, row in enumerate(rows):
+        now, key = earliest[number], _key(row, aggregate)
         moment = now - (aggregate.delay or 0)
-        events = [(r["time"], i, r) for i, r in enumerate(rows) if _counts(r, aggregate, moment)]
-        everyone = [r for *_, r in events]
-        events = [(t, i, r) for t, i, r in events if _same_key(r, row, aggregate)]
         start = -math.inf
         if aggregate.window is not None:
             step = aggregate.resolution or 1
             start = math.floor((moment - aggregate.window) / step) * step
         if aggregate.forget_after is not None:
-            start = _begin(
-                [r["time"] for r in rows if _same_key(r, row, aggregate)],
-                now,
-                aggregate.forget_after,
-            )
-        events = [event for event in events if event[0] >= start]
-        past = [r for *_, r in sorted(events, key=lambda event: event[:2])]
+            start = _begin([r["time"] for r in rows_of[key]], now, aggregate.forget_after)
+        past = [r for r in events_of.get(key, ()) if start <= r["time"] < moment]
         if aggregate.last is not None:
             past = past[-aggregate.last :]
         value = None
-        if all(row[k] is not None for k in aggregate.keys):
+        if None not in key:
+            everyone = [r for r in events if r["time"] < moment] if aggregate.kind == "rate" else ()
             value = _value(past, everyone, aggregate, now)
         found.append(None if value is None else float(np.float32(value)))
     return found
 
 
-def _same_key(row: Mapping[str, Any], other: Mapping[str, Any], aggregate: Any) -> bool:
-    return all(row[key] == other[key] for key in aggregate.keys)
+def _key(row: Mapping[str, Any], aggregate: AggregateOptions) -> tuple[Any, ...]:
+    return tuple(row[name] for name in aggregate.keys)
+
+
+def _by_key(
+    rows: Sequence[Mapping[str, Any]], aggregate: AggregateOptions
+) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
+    by_key: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_key.setdefault(_key(row, aggregate), []).append(row)
+    return by_key
+
+
+def _earliest(rows: Sequence[Mapping[str, Any]], request: str | None) -> list[int]:
+    """For each row the earliest time of its request; without requests its own."""
+    if request is None:
+        return [row["time"] for row in rows]
+    times: dict[Any, int] = {}
+    for row in rows:
+        times[row[request]] = min(row["time"], times.get(row[request], row["time"]))
+    return [times[row[request]] for row in rows]
 
 
 def _begin(times: Sequence[int], now: int, gap: float) -> float:
@@ -122,10 +138,9 @@ def _begin(times: Sequence[int], now: int, gap: float) -> float:
     return begin
 
 
-def _counts(row: Mapping[str, Any], aggregate: AggregateOptions, moment: int) -> bool:
-    is_event = aggregate.where is None or row[aggregate.where] == 1
-    has_value = aggregate.of is None or row[aggregate.of] is not None
-    return row["time"] < moment and is_event and has_value
+def _is_event(row: Mapping[str, Any], aggregate: AggregateOptions) -> bool:
+    has_label = aggregate.where is None or row[aggregate.where] == 1
+    return has_label and (aggregate.of is None or row[aggregate.of] is not None)
 
 
 def _value(
@@ -150,7 +165,13 @@ def _value(
         if len(past) + strength == 0:
             return None
         return (sum(values) + strength * (share or 0.0)) / (len(past) + strength)
-    total = float(sum(Fraction(round(Fraction(value) * 2**32), 2**32) for value in values))
+    total = float(Fraction(sum(map(_in_units, values)), 2**32))
     if aggregate.kind == "sum":
         return total
     return total / len(past) if past else None
+
+
+@functools.cache
+def _in_units(value: float) -> int:
+    """A number in units of 2^-32."""
+    return round(Fraction(value) * 2**32)
