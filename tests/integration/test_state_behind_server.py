@@ -87,8 +87,8 @@ def copied(store: Path, folder: Path) -> Path:
 
 def whole(values: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The request with all values in it."""
-    context = {name: values[name] for name in ("clicked", "ages")}
-    context["user_clicks"] = float(values["user_clicks"])
+    context = {name: values[name] for name in ("clicked", "ages", "country")}
+    context |= {name: float(values[name]) for name in ("user_clicks", "height")}
     candidates = [
         {"item": item, "item_ctr": float(ctr), "pair_seen": float(seen)}
         for item, ctr, seen in zip(ITEMS, values["item_ctr"], values["pair_seen"], strict=True)
@@ -167,7 +167,9 @@ def test_log_has_the_values_that_were_used(
     np.testing.assert_array_equal(inputs["item_ctr"][0], values["item_ctr"])
     state = json.loads(row["state"])
     assert state["as_of"] == str(LATER)
-    assert set(state["names"]) == {"clicked", "ages", "item_ctr", "pair_seen", "user_clicks"}
+    of_user = {"clicked", "ages", "user_clicks", "country", "height"}
+    assert set(state["names"]) == {*of_user, "item_ctr", "pair_seen"}
+    assert inputs["country"].tolist() == [values["country"].encode()]
 
 
 def test_pushed_events_change_the_answer(export: Path, store: Path, tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ features = [
   {{ kind = "numeric", name = "item_ctr" }},
   {{ kind = "numeric", name = "pair_seen" }},
   {{ kind = "numeric", name = "user_clicks", side = "context" }},
+  {{ kind = "categorical", name = "country", side = "context" }},
+  {{ kind = "numeric", name = "height", side = "context" }},
 ]
 [data]
 source = "parquet"
@@ -37,6 +39,7 @@ aggregates = [
   {{ name = "pair_seen", kind = "count", by = ["user", "item"], time = "time" }},
   {{ name = "user_clicks", kind = "count", {clicks}, window = 86_400 }},
 ]
+users = {{ key = "user", path = "{folder}/users.parquet" }}
 [model]
 name = "din"
 width = 4
@@ -63,9 +66,22 @@ def rows(requests: int = 211, seed: int = 0) -> pa.Table:
     )
 
 
+def users() -> pa.Table:
+    """Features of most users that do not change from event to event."""
+    numbers = range(11)
+    return pa.table(
+        {
+            "user": [str(number) for number in numbers],
+            "country": [("fi", "se", "öst")[number % 3] for number in numbers],
+            "height": [1.5 + 0.03 * number for number in numbers],
+        }
+    )
+
+
 def write_state_export(folder: Path) -> None:
-    """Writes the rows, and the run `run` with its export `run/export/live`."""
+    """Writes the rows, the users, and the run `run` with its export `run/export/live`."""
     pq.write_table(rows(), folder / "rows.parquet")
+    pq.write_table(users(), folder / "users.parquet")
     (folder / "live.toml").write_text(EXPERIMENT.format(folder=folder, clicks=CLICKS), "utf-8")
     for step in ("ingest", "fit", "train", "export"):
         result = invoke(step, folder / "live.toml", "--run-dir", folder / "run")

@@ -27,9 +27,10 @@ class Freshness:
 
     def absent_groups(self) -> list[tuple[str, ...]]:
         """The columns of the keys of groups, or of users, that were never loaded."""
-        return [
+        absent = [
             group.by for group in self._stored if not self._store.notes(group.fingerprint + LOADED)
         ]
+        return list(dict.fromkeys(absent))
 
     def lag_seconds(self) -> float | None:
         """Seconds since a follower had read all of its log; None if nothing follows one.
