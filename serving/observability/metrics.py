@@ -101,6 +101,27 @@ class ServerMetrics:
             f"{_OWN}version_latency", "Time of a request, by version and label, in microseconds.",
             ("model_name", "version", "label", "status"),
         )  # fmt: skip
+        self._add_states()
+        self._warmup = self._recent(
+            f"{_SERVING}model_warmup_latency", "Time of a version's warm-up, in microseconds.",
+            ("model_path", "status"),
+        )  # fmt: skip
+        self._batches = self._series(
+            f"{_OWN}batch_size", "Rows or candidates of a request's batch.",
+            ("model_name",), _COUNTS,
+        )  # fmt: skip
+        self._scores = self._recent(
+            f"{_OWN}score", f"Scores, {_OBSERVED_SCORES} of a request at most.",
+            ("model_name", "version", "task"), _SHARES,
+        )  # fmt: skip
+        self._shadow = self._recent(
+            f"{_OWN}shadow_difference",
+            "Largest difference of a score from that of the shadow version.",
+            ("model_name", "version", "task"), _DIFFERENCES,
+        )  # fmt: skip
+
+    def _add_states(self) -> None:
+        """Adds the metrics of the states of users, of the encoder's and of the store's."""
         self._users = self._counter(
             f"{_OWN}user_state_count",
             "Rows with a user: hit, where only new events were computed, or miss.",
@@ -123,23 +144,6 @@ class ServerMetrics:
                 registry=self._registry,
             ).labels
         )
-        self._warmup = self._recent(
-            f"{_SERVING}model_warmup_latency", "Time of a version's warm-up, in microseconds.",
-            ("model_path", "status"),
-        )  # fmt: skip
-        self._batches = self._series(
-            f"{_OWN}batch_size", "Rows or candidates of a request's batch.",
-            ("model_name",), _COUNTS,
-        )  # fmt: skip
-        self._scores = self._recent(
-            f"{_OWN}score", f"Scores, {_OBSERVED_SCORES} of a request at most.",
-            ("model_name", "version", "task"), _SHARES,
-        )  # fmt: skip
-        self._shadow = self._recent(
-            f"{_OWN}shadow_difference",
-            "Largest difference of a score from that of the shadow version.",
-            ("model_name", "version", "task"), _DIFFERENCES,
-        )  # fmt: skip
 
     def observe(self, trace: RequestTrace) -> None:
         """Counts a request."""
