@@ -94,19 +94,23 @@ class RedisStore:
 
     def read(self, cells: Sequence[Cell]) -> list[bytes | None]:
         """As `Store`."""
-        requests: dict[bytes | int, list[Any]] = {}
-        numbers: dict[bytes | int, list[int]] = defaultdict(list)
-        for number, cell in enumerate(cells):
-            key, field = _place(cell)
-            together = key if field else self._slot(key)
-            if together not in requests:
-                requests[together] = ["HMGET", key] if field else ["MGET"]
-            requests[together].append(field or key)
-            numbers[together].append(number)
+        strings: dict[int, list[int]] = defaultdict(list)
+        hashes: dict[tuple[bytes, bytes], list[int]] = defaultdict(list)
+        for number, (group, key) in enumerate(cells):
+            if len(key) > 1:
+                hashes[group, key[0]].append(number)
+            else:
+                strings[self._slot(key)].append(number)
+        requests = [
+            ["MGET", *(_key(*cells[number]) for number in numbers)] for numbers in strings.values()
+        ] + [
+            ["HMGET", _key(*cells[numbers[0]]), *(_field(cells[number].key) for number in numbers)]
+            for numbers in hashes.values()
+        ]
         blobs: list[bytes | None] = [None] * len(cells)
-        answers = self._all(requests.values())
-        for of_request, answer in zip(numbers.values(), answers, strict=True):
-            for number, blob in zip(of_request, answer, strict=True):
+        places = itertools.chain(strings.values(), hashes.values())
+        for numbers, answer in zip(places, self._all(requests), strict=True):
+            for number, blob in zip(numbers, answer, strict=True):
                 blobs[number] = blob
         return blobs
 
@@ -141,18 +145,17 @@ class RedisStore:
         self, cells: Sequence[Cell], blobs: Sequence[bytes], notes: Mapping[bytes, bytes]
     ) -> None:
         """As `Store`."""
-        singles: dict[int, list[bytes]] = defaultdict(list)
-        of_owners: dict[bytes, list[bytes]] = defaultdict(list)
-        for cell, blob in zip(cells, blobs, strict=True):
-            key, field = _place(cell)
-            if field:
-                of_owners[key] += field, blob
+        strings: dict[int, list[bytes]] = defaultdict(list)
+        hashes: dict[bytes, list[bytes]] = defaultdict(list)
+        for (group, key), blob in zip(cells, blobs, strict=True):
+            if len(key) > 1:
+                hashes[_key(group, key)] += _field(key), blob
             else:
-                singles[self._slot(key)] += key, blob
-        requests = [("HSET", owner, *fields) for owner, fields in of_owners.items()]
-        for pairs in singles.values():
+                strings[self._slot(key)] += _key(group, key), blob
+        requests = [["HSET", key, *fields] for key, fields in hashes.items()]
+        for pairs in strings.values():
             for first in range(0, len(pairs), 2 * _PART):  # readers need not wait for long
-                requests.append(("MSET", *pairs[first : first + 2 * _PART]))
+                requests.append(["MSET", *pairs[first : first + 2 * _PART]])
         self._all(requests)
         self._note(notes)
 
@@ -208,9 +211,9 @@ class RedisStore:
         """As `Store`."""
         self._client.close()
 
-    def _slot(self, key: bytes) -> int:
+    def _slot(self, key: Key) -> int:
         """Keys of one slot may be in one request."""
-        return int(self._client.keyslot(key)) if self._is_cluster else 0
+        return int(self._client.keyslot(b"{%b}" % _owner(key))) if self._is_cluster else 0
 
     def _all(self, requests: Iterable[Sequence[Any]]) -> list[Any]:
         """The answer to each request, in one round trip."""
@@ -258,7 +261,7 @@ class RedisStore:
         except redis.exceptions.OutOfMemoryError:
             reason = "is full: raise its `maxmemory`, or remove old keys with `state forget`"
         except (redis.RedisError, redis.exceptions.RedisClusterException) as error:
-            reason = f"does not answer: {error}"
+            reason = f"does not answer: {error}".rstrip(".")
         else:
             return
         raise StoreUnavailable(f"The store {self._address} {reason}.")
@@ -269,29 +272,40 @@ def _start(group: bytes, kind: bytes) -> bytes:
     return group.hex().encode() + b":" + kind + b"{"
 
 
-def _place(cell: Cell) -> tuple[bytes, bytes]:
-    """The key of a cell on the server, and its field there if the cell has an owner."""
-    owner, rest = (cell.key or (_NOBODY,))[0], b"".join(cell.key[1:])
-    return _start(cell.group, b"h" if rest else b"s") + owner + b"}", rest
+def _owner(key: Key) -> bytes:
+    return key[0] if key else _NOBODY
+
+
+def _key(group: bytes, key: Key) -> bytes:
+    """The key on the server: a string, or a hash if the key has an owner and more."""
+    return _start(group, b"h" if len(key) > 1 else b"s") + _owner(key) + b"}"
+
+
+def _field(key: Key) -> bytes:
+    """The field in the hash of the owner."""
+    return b"".join(key[1:])
 
 
 def _bucket(cell: Cell, event: bytes) -> bytes:
-    owner = (cell.key or (_NOBODY,))[0]
-    return _start(cell.group, b"i") + owner + b"}" + event[:_BUCKET]
+    return _start(cell.group, b"i") + _owner(cell.key) + b"}" + event[:_BUCKET]
 
 
 def _id(cell: Cell, event: bytes) -> bytes:
-    return event[_BUCKET:] + b"".join(cell.key[1:])
+    return event[_BUCKET:] + _field(cell.key)
 
 
 def _change(change: Change, expire: int | None) -> tuple[Any, ...]:
     """The script of a change; without its ids there is but one key."""
-    key, field = _place(change.cell)
     buckets: dict[bytes, list[bytes | int]] = defaultdict(list)
     for event, bits in change.ids.items():
         buckets[_bucket(change.cell, event)] += _id(change.cell, event), bits
     before = b"" if change.before is None else hashlib.sha1(change.before).hexdigest()
-    arguments = [field, before, change.after or b"", "" if expire is None else expire]
+    arguments = [
+        _field(change.cell.key),
+        before,
+        change.after or b"",
+        "" if expire is None else expire,
+    ]
     for fields in buckets.values():
         arguments += len(fields), *fields
-    return ("EVAL", _WRITE, 1 + len(buckets), key, *buckets, *arguments)
+    return ("EVAL", _WRITE, 1 + len(buckets), _key(*change.cell), *buckets, *arguments)
