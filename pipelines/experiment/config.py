@@ -97,6 +97,7 @@ class Experiment(TomlTable):
         self._check_items()
         if self.data.users is not None:
             check_user_key(self.data.users, self.schema_)
+        self._check_state()
         try:
             used = {feature.name for feature in self.model_schema.features}
         except ValueError as error:
@@ -118,6 +119,14 @@ class Experiment(TomlTable):
             raise ValueError(
                 "`training.negatives` are drawn from a catalogue. Add the table `data.items` with "
                 'the `key` of an item, such as `items = { key = "item_id" }`'
+            )
+
+    def _check_state(self) -> None:
+        if self.training.state_dropout and not self.data.has_state:
+            raise ValueError(
+                "`training.state_dropout` hides columns of `data.histories`, `data.aggregates` and "
+                "`data.users`. Add one of them, or remove it. Received: "
+                f"state_dropout={self.training.state_dropout}"
             )
 
     @property

@@ -164,6 +164,9 @@ class TrainingOptions(LoopOptions):
         id_dropout: Share of the ids of a step that are made unknown. Set 0.1 where many users or
             items are new at serving, so that the row of unknown values is trained; the model
             learns more slowly.
+        state_dropout: Share of the requests of a step whose features over time (columns of
+            `data.histories` and `data.aggregates`) are all missing. Set 0.05 for a model behind
+            `serve --state`, so that it has seen what it gets when the store does not answer.
         calibrate: Fit slope and offset of each task's logits on the validation rows, so that
             predicted rates are the observed ones. The order of candidates stays.
         negatives: Items drawn for each request, as further candidates. None: only those of the
@@ -194,6 +197,7 @@ class TrainingOptions(LoopOptions):
     jit_compile: bool | None = None
     micro_batch_size: int | None = Field(default=None, ge=0)
     id_dropout: float = Field(default=0.0, ge=0, lt=1)
+    state_dropout: float = Field(default=0.0, ge=0, lt=1)
     calibrate: bool = True
     negatives: NegativeOptions | None = None
     warm_start: Path | None = None

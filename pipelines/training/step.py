@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from pipelines.feed import Arrays, Layout
 from pipelines.feed.tensors import block_specs, block_tensors
+from pipelines.training.input_dropout import InputDropout
 from pipelines.training.replica_step import ReplicaStep
 from pipelines.training.task_weights import TaskWeights
 from pipelines.training.teacher import Teacher
@@ -16,40 +17,9 @@ from pipelines.training.tower_gradient import TowerGradient
 from recsys_attn.backend.sparse_gradients import compiled_sums, with_penalty
 from recsys_attn.losses import task_loss
 from recsys_attn.models import RankingModel
-from recsys_attn.schema import CANDIDATE_MASK, PADDING_ID, UNKNOWN_ID, Numeric, Schema, is_age
+from recsys_attn.schema import CANDIDATE_MASK
 
-_REPLICAS_APART = 1009  # more than a schema has features
 Blocks = Mapping[str, tf.Tensor]
-
-
-class IdDropout:
-    """Makes a random share of a batch's ids unknown.
-
-    A model that sees every id of its training rows learns users and items by heart, and has never
-    seen the row of unknown values that new ones get. The draws follow from the step and the
-    replica, so that a resumed training repeats them.
-
-    Args:
-        schema: Names the features; numbers and ages stay.
-        share: Share of the ids.
-    """
-
-    def __init__(self, schema: Schema, share: float) -> None:
-        self._names = [f.name for f in schema.features if not (isinstance(f, Numeric) or is_age(f))]
-        self._share = share
-
-    def __call__(self, inputs: Mapping[str, tf.Tensor], step: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The inputs with some ids unknown; missing values and padding stay missing."""
-        result = dict(inputs)
-        context = tf.distribute.get_replica_context()
-        replica = tf.cast(context.replica_id_in_sync_group, tf.int32)
-        for number, name in enumerate(self._names if self._share else ()):
-            ids = inputs[name]
-            seed = tf.stack([tf.cast(step, tf.int32), replica * _REPLICAS_APART + number])
-            lost = tf.random.stateless_uniform(tf.shape(ids), seed) < self._share
-            unknown = tf.cast(UNKNOWN_ID, ids.dtype)
-            result[name] = tf.where(lost & (ids != PADDING_ID), unknown, ids)
-        return result
 
 
 class TrainStep(ReplicaStep):
@@ -68,7 +38,7 @@ class TrainStep(ReplicaStep):
             as XLA would make their gradients as large as the tables.
         micro_batch_size: Candidates that the tower computes at a time, forwards and backwards;
             None for the whole batch. See `TowerGradient`.
-        id_dropout: Share of the ids that are made unknown.
+        dropout: Hides some of the inputs; None: none.
         teacher: Changes the labels by inputs and labels; None keeps them.
         task_weights: The weights of the tasks' losses; None for those of the tasks.
     """
@@ -80,7 +50,7 @@ class TrainStep(ReplicaStep):
         layout: Layout,
         jit_compile: bool = False,
         micro_batch_size: int | None = None,
-        id_dropout: float = 0.0,
+        dropout: InputDropout | None = None,
         teacher: Teacher | None = None,
         task_weights: TaskWeights | None = None,
     ) -> None:
@@ -96,7 +66,7 @@ class TrainStep(ReplicaStep):
             micro_batch_size,
             self.task_weights.shared,
         )
-        self._id_dropout = IdDropout(model.schema, id_dropout)
+        self._dropout = dropout or InputDropout(model.schema)
         self._teacher = teacher
 
     def _tensors(self, blocks: Arrays) -> Blocks:
@@ -124,7 +94,7 @@ class TrainStep(ReplicaStep):
         inputs, labels = self._layout.inputs(batch), self._layout.labels(batch)
         if self._teacher is not None:
             labels = self._teacher(inputs, labels)
-        inputs = self._id_dropout(inputs, self._optimizer.iterations.value)
+        inputs = self._dropout(inputs, self._optimizer.iterations.value)
         own_candidates = tf.reduce_sum(tf.cast(inputs[CANDIDATE_MASK], "float32"))
         totals, candidates = self._global_counts(labels, own_candidates)
         embedding, tower = self._model.embedding, self._model.tower

@@ -31,6 +31,7 @@ from pipelines.training.dead_units import dead_experts, dead_tasks
 from pipelines.training.encoder_from import own_rate, start_from
 from pipelines.training.hard_negatives import HardNegatives
 from pipelines.training.history import History
+from pipelines.training.input_dropout import InputDropout
 from pipelines.training.model import build_model, check_same_rows, unread_features
 from pipelines.training.optimizer import LearningRate, make_optimizer
 from pipelines.training.pruned import check_pruned, pruned
@@ -144,7 +145,7 @@ def train(
         with workers.strategy.scope():
             before = saved_tower(checkpoints, output.key)
             mode = _mode(experiment, model, feeds[0], workers, before, reporter)
-            step = _step(options, model, optimizer, read, mode, teacher)
+            step = _step(experiment, model, optimizer, read, mode, teacher)
         saver = Saver(
             checkpoints,
             output.key,
@@ -230,20 +231,21 @@ def _mode(
 
 
 def _step(
-    options: TrainingOptions,
+    experiment: Experiment,
     model: RankingModel,
     optimizer: keras.optimizers.Optimizer,
     read: FittedFeatures,
     mode: TowerMode,
     teacher: Teacher | None,
 ) -> TrainStep:
+    options, made = experiment.training, experiment.data.made
     return TrainStep(
         model,
         optimizer,
         Layout.of(read.schema),
         mode.jit_compile,
         mode.micro_batch_size,
-        options.id_dropout,
+        InputDropout(model.schema, options.id_dropout, options.state_dropout, made),
         teacher,
         make_task_weights(options, model),
     )

@@ -47,6 +47,7 @@ mlp_units = [8]
 [training]
 epochs = 1
 batch_size = 64
+state_dropout = 0.05
 """
 CLICKS = 'by = "user", time = "time", where = "click"'
 

@@ -127,6 +127,10 @@ def test_histories_and_aggregates_become_features_by_name(tmp_path: Path) -> Non
                           for n in ("seen", "clicked")]},
             r"'seen' and 'clicked' have history = 'h'.*`where` is None and 'click'",
         ),
+        (
+            {"data__histories": [], "data__aggregates": [], "training__state_dropout": 0.1},
+            r"`training.state_dropout` hides columns .* Add one of them.*state_dropout=0.1",
+        ),
     ],
 )  # fmt: skip
 def test_impossible_features_are_refused(

@@ -1,0 +1,74 @@
+"""Dropout of inputs: the share, what stays, whole requests, and draws that follow from the step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.training.input_dropout import InputDropout
+from recsys_attn.schema import (
+    CANDIDATE_MASK,
+    UNKNOWN_ID,
+    Categorical,
+    Numeric,
+    Schema,
+    Sequence,
+    Task,
+)
+
+B, T, S = 997, 5, 7
+SCHEMA = Schema(
+    (
+        Categorical("item", size=9),
+        Numeric("rate"),
+        Numeric("age", side="context"),
+        Sequence("seen", shares="item", max_length=S),
+    ),
+    (Task("click"),),
+)
+IDS = np.resize(np.array([0, 2, 3, 4, 8], "int32"), (B, T * S))
+INPUTS = {
+    "item": tf.constant(IDS[:, :T]),
+    "seen": tf.constant(IDS[:, :S]),
+    "rate": tf.ones((B, T)),
+    "age": tf.ones(B),
+    CANDIDATE_MASK: tf.ones((B, T), bool),
+}
+
+
+def _dropped(step: int, ids: float = 0.0, state: float = 0.0) -> dict[str, np.ndarray]:
+    dropout = InputDropout(SCHEMA, ids, state, ["seen", "rate", "of no feature"])
+    return {name: value.numpy() for name, value in dropout(INPUTS, tf.constant(step)).items()}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
+def test_share_of_ids_becomes_unknown(share: float) -> None:
+    dropped = _dropped(3, ids=share)
+    for name in ("item", "seen"):
+        ids = INPUTS[name].numpy()
+        changed = dropped[name] != ids
+        assert (dropped[name][changed] == UNKNOWN_ID).all()
+        assert not changed[ids == 0].any()
+        assert changed[ids != 0].mean() == pytest.approx(share, abs=0.03)
+    np.testing.assert_array_equal(dropped["rate"], 1)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_state_of_whole_requests_is_missing(share: float) -> None:
+    dropped = _dropped(3, state=share)
+    lost = np.isnan(dropped["rate"][:, 0])
+    assert lost.mean() == pytest.approx(share, abs=0.05)
+    np.testing.assert_array_equal(np.isnan(dropped["rate"]), np.repeat(lost[:, None], T, axis=1))
+    np.testing.assert_array_equal(dropped["seen"], np.where(lost[:, None], 0, INPUTS["seen"]))
+    for name in ("item", "age", CANDIDATE_MASK):
+        np.testing.assert_array_equal(dropped[name], INPUTS[name])
+
+
+def test_draws_follow_from_the_step() -> None:
+    again, first, other = (_dropped(step, 0.3, 0.3) for step in (7, 7, 8))
+    for name in ("item", "seen", "rate"):
+        np.testing.assert_array_equal(first[name], again[name])
+        assert not np.array_equal(first[name], other[name], equal_nan=True)
+    with_ids = _dropped(7, ids=0.3)
+    assert ((with_ids["item"][:, :T] == UNKNOWN_ID) != (with_ids["seen"][:, :T] == UNKNOWN_ID)).any()
