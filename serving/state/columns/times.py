@@ -159,6 +159,27 @@ def shown_time(tick: int | float, kind: pa.DataType) -> int | float | str:
     return str(np.datetime64(int(tick) // second, "s")).replace("T", " ") + zone
 
 
+def exact_time(tick: int | float, kind: pa.DataType) -> str:
+    """A time as text that `read_exact_time` reads: a number, or ISO 8601 text of all its ticks."""
+    second = ticks_per_second(kind)
+    if second is None:
+        return str(tick)
+    if pa.types.is_date(kind):
+        return str(shown_time(tick, kind))
+    zone = "Z" if is_text(kind) or kind.tz else ""
+    return str(np.datetime64(int(tick), _NAMES[second])) + zone
+
+
+def read_exact_time(text: str, kind: pa.DataType) -> int | float | None:
+    """A time in ticks from the text of `exact_time`; None if it is none."""
+    if ticks_per_second(kind) is not None:
+        return to_tick(text, kind)
+    try:
+        return int(text) if pa.types.is_integer(kind) else float(text)
+    except ValueError:
+        return None
+
+
 def _of_text(
     texts: pa.Array | pa.ChunkedArray, error: Callable[[str, str], DataError]
 ) -> np.ndarray:

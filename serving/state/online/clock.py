@@ -9,7 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from serving.state.columns.times import shown_time, ticks_per_second, to_tick
+from serving.state.columns.times import (
+    exact_time,
+    read_exact_time,
+    ticks_per_second,
+    to_tick,
+)
 from serving.state.definitions.definition import TICKS, StateDefinition
 from serving.state.errors import DataError
 
@@ -49,8 +54,12 @@ class Clock:
         return bool(pa.types.is_integer(self._kind))
 
     def shown(self, tick: int | float) -> str:
-        """A time in ticks, as text."""
-        return str(shown_time(tick, self._kind))
+        """A time in ticks, as text that has all of them."""
+        return exact_time(tick, self._kind)
+
+    def read(self, text: str) -> int | float | None:
+        """A time in ticks from the text of `shown`; None if it is none."""
+        return read_exact_time(text, self._kind)
 
     def moment(self, as_of: Any) -> int | float:
         """A given time in ticks, or that of now for None.

@@ -71,4 +71,6 @@ def test_draws_follow_from_the_step() -> None:
         np.testing.assert_array_equal(first[name], again[name])
         assert not np.array_equal(first[name], other[name], equal_nan=True)
     with_ids = _dropped(7, ids=0.3)
-    assert ((with_ids["item"][:, :T] == UNKNOWN_ID) != (with_ids["seen"][:, :T] == UNKNOWN_ID)).any()
+    assert (
+        (with_ids["item"][:, :T] == UNKNOWN_ID) != (with_ids["seen"][:, :T] == UNKNOWN_ID)
+    ).any()

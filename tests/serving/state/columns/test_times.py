@@ -10,7 +10,14 @@ import pyarrow as pa
 import pytest
 
 from pipelines.storage.exact_casts import cast_exactly
-from serving.state.columns.times import common_time_type, shown_time, to_tick, to_ticks
+from serving.state.columns.times import (
+    common_time_type,
+    exact_time,
+    read_exact_time,
+    shown_time,
+    to_tick,
+    to_ticks,
+)
 from serving.state.errors import DataError
 
 BERLIN = "Europe/Berlin"
@@ -150,6 +157,22 @@ def test_times_are_shown_by_the_second():
     assert shown_time(86_400, pa.date32()) == "1970-01-02"
     assert shown_time(-62_135_596_800, pa.timestamp("s")) == "0001-01-01 00:00:00"
     assert shown_time(61 * 10**9 + 1, pa.timestamp("ns", "UTC")) == "1970-01-01 00:01:01+00:00"
+
+
+@pytest.mark.parametrize(
+    ("tick", "kind"),
+    [
+        (1_762_000_000_123_457, pa.timestamp("us")),
+        (1_762_000_000_123, pa.timestamp("ms", "Europe/Berlin")),
+        (1_762_000_000_123_456_789, pa.string()),
+        (-86_400, pa.date32()),
+        (1_762_000_000, pa.int64()),
+        (1_762_000_000.1234567, pa.float64()),
+    ],
+)
+def test_exact_times_are_read_as_they_were(tick, kind):
+    assert read_exact_time(exact_time(tick, kind), kind) == tick
+    assert read_exact_time("no time", kind) is None
 
 
 def test_times_and_missing_values_need_no_tensorflow():
