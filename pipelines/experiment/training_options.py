@@ -164,8 +164,8 @@ class TrainingOptions(LoopOptions):
         id_dropout: Share of the ids of a step that are made unknown. Set 0.1 where many users or
             items are new at serving, so that the row of unknown values is trained; the model
             learns more slowly.
-        state_dropout: Share of the requests of a step whose features over time (columns of
-            `data.histories` and `data.aggregates`) are all missing. Set 0.05 for a model behind
+        state_dropout: Share of the requests of a step whose features of a store (columns of
+            `data.histories`, `data.aggregates` and `data.users`) are all missing. Set 0.05 for a model behind
             `serve --state`, so that it has seen what it gets when the store does not answer.
         calibrate: Fit slope and offset of each task's logits on the validation rows, so that
             predicted rates are the observed ones. The order of candidates stays.

@@ -13,7 +13,7 @@ _REQUESTS = _REPLICAS_APART - 1  # of the draw for whole requests
 
 
 class InputDropout:
-    """Makes random ids unknown, and features over time missing for random requests.
+    """Makes random ids unknown, and features of a store missing for random requests.
 
     A model that sees every id of its training rows learns users and items by heart, and has never
     seen the row of unknown values that new ones get. Nor has it seen a request whose state is
@@ -35,7 +35,9 @@ class InputDropout:
         state_names: Collection[str] = (),
     ) -> None:
         self._ids, self._state = ids, state
-        self._of_ids = [f for f in schema.features if not (isinstance(f, Numeric) or is_age(f))]
+        self._of_ids = [
+            f.name for f in schema.features if not (isinstance(f, Numeric) or is_age(f))
+        ]
         self._of_state = [f for f in schema.features if f.name in state_names]
 
     def __call__(self, inputs: Mapping[str, tf.Tensor], step: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -48,11 +50,11 @@ class InputDropout:
             seed = tf.stack([tf.cast(step, tf.int32), replica * _REPLICAS_APART + number])
             return tf.random.stateless_uniform(shape, seed) < share
 
-        for number, feature in enumerate(self._of_ids if self._ids else ()):
-            ids = inputs[feature.name]
+        for number, name in enumerate(self._of_ids if self._ids else ()):
+            ids = inputs[name]
             lost = draws(number, self._ids, tf.shape(ids))
             unknown = tf.cast(UNKNOWN_ID, ids.dtype)
-            result[feature.name] = tf.where(lost & (ids != PADDING_ID), unknown, ids)
+            result[name] = tf.where(lost & (ids != PADDING_ID), unknown, ids)
         if self._state and self._of_state:
             lost = draws(_REQUESTS, self._state, tf.shape(inputs[CANDIDATE_MASK])[:1])
             for feature in self._of_state:

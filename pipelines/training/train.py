@@ -238,14 +238,15 @@ def _step(
     mode: TowerMode,
     teacher: Teacher | None,
 ) -> TrainStep:
-    options, made = experiment.training, experiment.data.made
+    options, users = experiment.training, read.users
+    of_state = [*experiment.data.made, *(users.features if users else ())]
     return TrainStep(
         model,
         optimizer,
         Layout.of(read.schema),
         mode.jit_compile,
         mode.micro_batch_size,
-        InputDropout(model.schema, options.id_dropout, options.state_dropout, made),
+        InputDropout(model.schema, options.id_dropout, options.state_dropout, of_state),
         teacher,
         make_task_weights(options, model),
     )

@@ -167,7 +167,7 @@ def exact_time(tick: int | float, kind: pa.DataType) -> str:
     if pa.types.is_date(kind):
         return str(shown_time(tick, kind))
     zone = "Z" if is_text(kind) or kind.tz else ""
-    return str(np.datetime64(int(tick), _NAMES[second])) + zone
+    return str(np.array(tick, f"datetime64[{_NAMES[second]}]")) + zone
 
 
 def read_exact_time(text: str, kind: pa.DataType) -> int | float | None:
