@@ -165,8 +165,9 @@ class TrainingOptions(LoopOptions):
             items are new at serving, so that the row of unknown values is trained; the model
             learns more slowly.
         state_dropout: Share of the requests of a step whose features of a store (columns of
-            `data.histories`, `data.aggregates` and `data.users`) are all missing. Set 0.05 for a model behind
-            `serve --state`, so that it has seen what it gets when the store does not answer.
+            `data.histories`, `data.aggregates` and `data.users`) are all missing. Set 0.05 for a
+            model behind `serve --state`, so that it has seen what it gets when the store does not
+            answer.
         calibrate: Fit slope and offset of each task's logits on the validation rows, so that
             predicted rates are the observed ones. The order of candidates stays.
         negatives: Items drawn for each request, as further candidates. None: only those of the
