@@ -19,7 +19,7 @@ def open_states(config: ServerConfig) -> ModelStates | None:
         return None
     takes_events = bool(config.push_token_file) or config.allow_push or config.is_local
     try:
-        store = open_store(config.state, writes=takes_events)
+        store = open_store(config.state, takes_events, config.state_timeout_ms / 1e3)
     except DataError as error:
         raise InvalidArgument(f"`state`: {error}") from None
     return ModelStates(store, config.state_max_lag or None, takes_events)

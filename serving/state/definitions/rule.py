@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 # The integers of an event, by kind. All but those of `VALUED` are added up.
 PARTS: dict[str, tuple[str, ...]] = {
@@ -39,22 +40,22 @@ class Rule:
     last: int | None = None
     forgets: bool = False
 
-    @property
+    @cached_property
     def width(self) -> int:
         """How many integers an event has."""
         return len(PARTS[self.kind])
 
-    @property
+    @cached_property
     def adds(self) -> bool:
         """Whether the integers of events are added up."""
         return self.kind not in VALUED
 
-    @property
+    @cached_property
     def whole(self) -> bool:
         """Whether all events count, however old."""
         return self.window is None and self.last is None and self.kind != "since_last"
 
-    @property
+    @cached_property
     def has_totals(self) -> bool:
         """Whether old events are one sum."""
         return self.whole and self.adds and not self.forgets

@@ -30,7 +30,7 @@ _HEADER = 5
 def encode(states: KeyStates) -> list[bytes]:
     """The state of each key as bytes."""
     keys, one = len(states), np.ones(len(states), np.int64)
-    logs = [sorted(of_key.items()) for of_key in states.offsets]
+    logs = [sorted(states.offsets[key].items()) for key in range(keys)]
     offsets = np.array([pair for of_key in logs for pair in of_key], np.int64).reshape(-1, 2)
     counts, sections = [np.array([len(of_key) for of_key in logs], np.int64)], [offsets]
     spans, of_key = _spans(states)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
 import pyarrow as pa
 
@@ -25,7 +27,7 @@ class KeyStates:
     Attributes:
         versions: `(keys,)`, how many times each state was written.
         newest: `(keys,)`, time of the newest row of each key.
-        offsets: For each key, by id of the log, the place in it of the last row that was added.
+        offsets: By key and id of the log, the place in it of the last row that was added.
         segments: The times of the rows, if keys are forgotten.
         pasts: Of each feature.
         texts: Values of histories; those of one event are at the number in its parts.
@@ -35,7 +37,7 @@ class KeyStates:
         self.group = group
         self.versions = np.zeros(keys, np.int64)
         self.newest = np.full(keys, no_time(group), np.float64 if group.has_float_times else "i8")
-        self.offsets: list[dict[int, int]] = [{} for _ in range(keys)]
+        self.offsets = defaultdict[int, dict[int, int]](dict)
         self.segments = None if group.gap is None else Segments(group.gap, group.late_ticks)
         self.pasts = [Past(rule, keys) for rule in group.rules]
         self.texts: list[str] = []
@@ -96,7 +98,9 @@ class KeyStates:
         """The states of keys `first` to `stop - 1`."""
         part = KeyStates(self.group, stop - first)
         part.versions, part.newest = self.versions[first:stop], self.newest[first:stop]
-        part.offsets, part.texts = self.offsets[first:stop], self.texts
+        part.texts = self.texts
+        for key in self.offsets.keys() & range(first, stop):
+            part.offsets[key - first] = self.offsets[key]
         for own, past in zip(part.pasts, self.pasts, strict=True):
             span = slice(*np.searchsorted(past.key, [first, stop]))
             own.key, own.time, own.parts = past.key[span] - first, past.time[span], past.parts[span]

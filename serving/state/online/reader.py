@@ -89,11 +89,11 @@ class StateReader:
         request = _Request(context, candidates)
         groups = [_Keys.of(group, request) for group in self._definition.groups]
         cells = [cell for keys in groups for cell in keys.cells]
-        shared = [keys.is_shared for keys in groups for _ in keys.cells]
+        shared = {keys.group.fingerprint for keys in groups if keys.is_shared}
         users = self._definition.users
         if users is not None:
             of_user = user_cells(users, context)
-            cells, shared = [*cells, *of_user], [*shared, *([False] * len(of_user))]
+            cells = [*cells, *of_user]
         blobs = iter(self._read(cells, shared))
         states = [decode(keys.group, [next(blobs) for _ in keys.cells]) for keys in groups]
         values = _Values(self._definition, moment, states)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from serving.state.stores.store import Cell, Store
 
@@ -24,28 +24,20 @@ class RecentBlobs:
         self._blobs: dict[Cell, bytes | None] = {}
         self._begun = 0.0
 
-    def read(self, cells: Sequence[Cell], shared: Sequence[bool]) -> list[bytes | None]:
+    def read(self, cells: Sequence[Cell], shared: Container[bytes]) -> list[bytes | None]:
         """The blob of each cell, as `Store.read`.
 
         Args:
             cells: The cells.
-            shared: Whether other users read each of them too.
+            shared: The groups whose cells other users read too.
         """
         if not self._seconds:
             return self._store.read(cells)
         if time.monotonic() - self._begun > self._seconds or len(self._blobs) > _MOST:
             self._blobs, self._begun = {}, time.monotonic()
         blobs = self._blobs  # another thread may begin anew
-        absent = [
-            cell
-            for cell, of_all in zip(cells, shared, strict=True)
-            if not (of_all and cell in blobs)
-        ]
+        absent = [cell for cell in cells if cell not in blobs]
         read = dict(zip(absent, self._store.read(absent), strict=True)) if absent else {}
         answer = [read[cell] if cell in read else blobs[cell] for cell in cells]
-        blobs.update(
-            (cell, read[cell])
-            for cell, of_all in zip(cells, shared, strict=True)
-            if of_all and cell in read
-        )
+        blobs.update((cell, blob) for cell, blob in read.items() if cell.group in shared)
         return answer

@@ -233,7 +233,7 @@ class _Batch:
         """Whether the cell of each row has not got it from the log."""
         if self._place is None:
             return np.ones(len(key), bool)
-        reached = [of_key.get(self._place.log, -1) for of_key in states.offsets]
+        reached = [states.offsets[key].get(self._place.log, -1) for key in range(len(states))]
         return self._place.first + np.arange(len(key)) > np.append(reached, -1)[key]
 
     def _move_on(self, states: KeyStates, key: np.ndarray) -> None:
@@ -243,7 +243,7 @@ class _Batch:
         last = np.full(len(states), -1)
         present = key >= 0
         np.maximum.at(last, key[present], (self._place.first + np.arange(len(key)))[present])
-        for number in np.flatnonzero(last >= 0):
+        for number in np.flatnonzero(last >= 0).tolist():
             states.offsets[number][self._place.log] = int(last[number])
 
     def _is_late(self, newest: int | float) -> np.ndarray:

@@ -56,8 +56,11 @@ class LmdbStore:
 
     def read(self, cells: Sequence[Cell]) -> list[bytes | None]:
         """As `Store`."""
-        with self._env.begin() as of:
-            return [of.get(_blob(cell)) for cell in cells]
+        prefixes = {group: _BLOBS + group for group in {cell.group for cell in cells}}
+        names = [prefixes[group] + b"".join(key) for group, key in cells]
+        with self._env.begin() as of, of.cursor() as cursor:
+            blobs = dict(cursor.getmulti(names))
+        return [blobs.get(name) for name in names]
 
     def read_ids(self, ids: Sequence[SeenId]) -> list[int]:
         """As `Store`."""
