@@ -111,8 +111,9 @@ class Workplace:
         options = shell.parse(words[1:]).params
         with self._inside():
             folder = str(Path(options["model_base_path"]).resolve())
+            state = f"lmdb:{Path(options['state'].removeprefix('lmdb:')).resolve()}"
         rest = free_port()
-        own = {"port": 0, "rest_api_port": rest, "model_base_path": folder}
+        own = {"port": 0, "rest_api_port": rest, "model_base_path": folder, "state": state}
         self._server, port = create_server(ServerConfig(**{**options, **own}))
         self._server.start()
         self._addresses = {"grpc": f"localhost:{port}", "rest": f"localhost:{rest}"}
