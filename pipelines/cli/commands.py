@@ -22,6 +22,7 @@ from pipelines.cli.command_options import (
 from pipelines.cli.pretrain import pretrain
 from pipelines.cli.running import CONSOLE, opened, opened_ranking, reported, values_of
 from pipelines.cli.series import reproduce, tune
+from pipelines.cli.state import state
 from serving.state.errors import did_you_mean
 
 DEMO = Path(__file__).parents[1] / "demo.toml"
@@ -335,4 +336,5 @@ def warmup_from_log(log: str, target: Path, requests: int, model: str | None, se
 main.add_command(audit)
 main.add_command(pretrain)
 main.add_command(reproduce)
+main.add_command(state)
 main.add_command(tune)

@@ -90,7 +90,7 @@ def ingest(
             definition = _definition(options, users)
             definition = definition.of_columns(pa.schema(state.columns.values()))
             table = None if users is None else users.table
-            state.save(out / log_state.FOLDER, definition, table)
+            state.save(out / log_state.FOLDER, definition, table, options.stamps())
         if users is not None:
             users.save(out)
         return _write(source, options, schema, seed, out, progress, items)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,9 +87,23 @@ class LogState:
             events = np.stack([first[chosen], more[chosen]], axis=1)
             self.ids.setdefault(name, []).append((of_row[chosen], time[chosen], events))
 
-    def save(self, folder: Path, definition: StateDefinition, users: pa.Table | None) -> None:
-        """Writes the definition, the state of each key of each group, and the users."""
-        with SavedWriter(folder, definition, self.newest) as writer:
+    def save(
+        self,
+        folder: Path,
+        definition: StateDefinition,
+        users: pa.Table | None,
+        stamps: Mapping[str, str],
+    ) -> None:
+        """Writes the definition, the state of each key of each group, and the users.
+
+        Args:
+            folder: The folder to write.
+            definition: The features.
+            users: The table of users.
+            stamps: Size and modification time of the files of the log, by name.
+        """
+        files = {name: int(stamp.split()[0]) for name, stamp in stamps.items()}
+        with SavedWriter(folder, definition, self.newest, files) as writer:
             for group in definition.groups:
                 keys = self.codes[group.by].keys if group.by else [()]
                 whole = self._states(group, len(keys))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
@@ -24,6 +26,7 @@ from serving.state.keyed.profiles import encode_profiles
 
 Stored = Group | UserFeatures  # of which a store has cells
 DEFINITION = "state.json"
+_TAIL = 1 << 16  # bytes of a file, with the sizes of all its parts
 _SCHEMA = pa.schema({"key": pa.list_(pa.binary()), "blob": pa.binary()})
 _IDS = pa.schema({"key": pa.list_(pa.binary()), "event": pa.binary(), "bits": pa.int64()})
 
@@ -35,16 +38,21 @@ class SavedWriter:
         folder: The folder to make.
         definition: The features.
         newest: Time of the newest row; None: there was none.
+        files: Names and sizes of the files of the log.
     """
 
     def __init__(
-        self, folder: Path, definition: StateDefinition, newest: int | float | None
+        self,
+        folder: Path,
+        definition: StateDefinition,
+        newest: int | float | None,
+        files: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._folder = folder
         self._files: dict[bytes, pq.ParquetWriter] = {}
         self._open = ExitStack()
         folder.mkdir(parents=True, exist_ok=True)
-        content = {**definition.to_dict(), "newest": newest}
+        content = {**definition.to_dict(), "newest": newest, "files": dict(files)}
         text = json.dumps(content, indent=2) + "\n"
         (folder / DEFINITION).write_text(text, encoding="utf-8")
 
@@ -91,11 +99,13 @@ class SavedState:
         folder: The folder: `data/state` of a run, or `assets.extra/state` of an export.
         definition: The features.
         newest: Time of the newest row; None: there was none.
+        files: Names and sizes of the files of the log.
     """
 
     folder: Path
     definition: StateDefinition
     newest: int | float | None
+    files: Mapping[str, int]
 
     @classmethod
     def open(cls, folder: Path) -> SavedState:
@@ -114,17 +124,25 @@ class SavedState:
             ) from None
         except ValueError as error:
             raise DataError(f"{path} is damaged: {error}. Make it again with `ingest`.") from None
-        return cls(folder, StateDefinition.from_dict(content, str(path)), content["newest"])
+        definition = StateDefinition.from_dict(content, str(path))
+        return cls(folder, definition, content["newest"], content["files"])
 
     def keys(self, group: Stored) -> int:
         """How many keys a group has, or how many users there are."""
         return int(pq.ParquetFile(_path(self.folder, group)).metadata.num_rows)
 
-    def blobs(self, group: Stored) -> Iterator[tuple[list[Key], list[bytes]]]:
-        """The keys of a group and their states, or the users and their features, in parts."""
+    def hash_of(self, group: Stored) -> str:
+        """A text that is equal for equal states of a group: of the end of its file."""
+        with _path(self.folder, group).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+            return hashlib.blake2b(file.read(), digest_size=16).hexdigest()
+
+    def blobs(self, group: Stored, first: int = 0) -> Iterator[tuple[list[Key], list[bytes]]]:
+        """The keys of a group and their states, or the users and theirs, from a part on."""
         with pq.ParquetFile(_path(self.folder, group)) as file:
-            for batch in file.iter_batches():
-                yield list(map(tuple, batch["key"].to_pylist())), batch["blob"].to_pylist()
+            for number in range(first, file.num_row_groups):
+                part = file.read_row_group(number)
+                yield list(map(tuple, part["key"].to_pylist())), part["blob"].to_pylist()
 
     def ids(self, group: Stored) -> Iterator[tuple[list[tuple[Key, bytes]], list[int]]]:
         """The events that may arrive again and the features that have counted them, in parts."""

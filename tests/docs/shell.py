@@ -52,6 +52,9 @@ def check(words: list[str], made: set[str]) -> None:
 def parse(words: list[str]) -> click.Context:
     """The context of `recsys-attn ...`; an unknown option is a click.UsageError."""
     command = main.get_command(click.Context(main), words[0])
+    if isinstance(command, click.Group):
+        _, *words = words
+        command = command.get_command(click.Context(command), words[0])
     if command is None:
         raise ValueError(f"recsys-attn has no command {words[0]!r}.")
     if words[1:] in (["--help"], ["-h"]):

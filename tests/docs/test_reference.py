@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 import recsys_attn
 from docs import experiment_keys, imports_picture
 from pipelines.cli.commands import main
+from pipelines.cli.state import state
 from recsys_attn.attention import presets
 from serving.config.batching import BatchingParameters
 from serving.config.server_config import ServerConfig
@@ -99,6 +100,7 @@ def test_pages_name_options_that_exist() -> None:
     """Options in the text; those in blocks of code are parsed with their command."""
     context = main.make_context("recsys-attn", ["run"])
     commands = [main.get_command(context, name) for name in main.list_commands(context)]
+    commands += state.commands.values()
     known = {option for one in commands if one for each in one.params for option in each.opts}
     _expect_none(
         [

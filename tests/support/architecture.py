@@ -19,6 +19,7 @@ pipelines    recsys_attn serving keras numpy tensorflow tensorflow_serving pyarr
 pipelines    pydantic click rich jinja2 matplotlib datasketches ray mlflow optuna scipy
 serving      numpy tensorflow tensorflow_serving grpc grpc_health grpc_reflection google click rich
 serving      starlette uvicorn prometheus_client pyarrow pydantic lmdb redis ml_dtypes opentelemetry
+serving      confluent_kafka
 """
 ALLOWED_IMPORTS: dict[str, frozenset[str]] = {}
 for _package, *_targets in map(str.split, _IMPORTS.strip().splitlines()):
@@ -31,6 +32,7 @@ ONE_PLACE = (
     ("pipelines", "ray", "pipelines.engines.ray"),  # an extra, loaded by name on demand
     ("pipelines", "mlflow", "pipelines.workflow.publish"),  # likewise
     ("pipelines", "optuna", "pipelines.tuning.study"),  # likewise
+    ("serving", "confluent_kafka", "serving.state.following.kafka"),  # likewise
     ("pipelines", "pipelines.engines.ray", "pipelines.engines.ray"),
     ("serving", "tensorflow.python", "serving.runtimes.tensorflow.private_api"),
 )
@@ -53,7 +55,7 @@ FOLDER_ORDER: Mapping[str, str] = {
         "schema loss_options id_transforms options checks masked_mean random_integers "
         "field_factors tensors named_parts model_names lazy registered"
     ),
-    "serving.state": "online stores saved keyed past definitions columns errors",
+    "serving.state": "following online stores saved keyed past definitions columns errors",
     "recsys_attn.attention": (
         "layers disagreement positions presets mechanisms routers gates "
         "scores weightings feature_maps decays compressors patterns masks core"
@@ -61,6 +63,7 @@ FOLDER_ORDER: Mapping[str, str] = {
 }
 # Import names that differ from the name of the distribution.
 DISTRIBUTIONS: Mapping[str, str] = {
+    "confluent_kafka": "confluent-kafka",
     "deepctr_torch": "deepctr-torch",
     "google": "protobuf",
     "grpc": "grpcio",

@@ -7,11 +7,10 @@ from collections import defaultdict
 import numpy as np
 import pyarrow as pa
 
-from serving.state.columns.times import to_ticks
 from serving.state.definitions.group import Group
 from serving.state.definitions.history_options import HistoryOptions
+from serving.state.keyed.group_rows import GroupRows
 from serving.state.keyed.listed_values import to_words
-from serving.state.past.measures import measure
 from serving.state.past.past import Past
 from serving.state.past.repeats import is_first
 from serving.state.past.segments import Segments
@@ -48,8 +47,7 @@ class KeyStates:
     def add(
         self,
         key: np.ndarray,
-        rows: pa.Table,
-        where: str,
+        rows: GroupRows,
         events: np.ndarray | None = None,
         seen: np.ndarray | None = None,
     ) -> np.ndarray:
@@ -57,30 +55,26 @@ class KeyStates:
 
         Args:
             key: `(rows,)`, the number of each row's key; negative: it has none.
-            rows: Columns as the log has them.
-            where: Name of the rows, for errors.
+            rows: The rows.
             events: `(rows,)`, equal numbers for equal events; negative: of no other row.
             seen: `(rows,)`, as bits, the features that have counted each event before.
-
-        Raises:
-            DataError: A time, a label or a number is invalid; then nothing is added.
         """
-        group = self.group
-        time = to_ticks(rows[group.time], group.time, "time", where)
-        measured = [(f, *measure(rows, f, where)) for f in group.features]
-        present = key >= 0
+        time, present = rows.time, key >= 0
         counted = np.zeros(len(key), np.int64) if seen is None else seen.copy()
         np.maximum.at(self.newest, key[present], time[present])
         if self.segments is not None:
             self.segments.add(key[present], time[present], time[present])
-        for place, (feature, is_event, parts) in enumerate(measured):
+        for place, (is_event, parts) in enumerate(rows.measures):
+            feature = self.group.features[place]
             use = is_event & present & (counted >> place & 1 == 0)
             if events is not None:
                 use &= is_first(events, use)
             counted |= use.astype(np.int64) << place
+            of_events = parts[use]
             if isinstance(feature, HistoryOptions):
-                parts = self._with_values(feature, rows, parts)
-            self.pasts[place].add(key[use], time[use], parts[use])
+                values = rows.table[feature.of].filter(pa.array(use))
+                of_events[:, 1] = to_words(values, self.texts)
+            self.pasts[place].add(key[use], time[use], of_events)
         return counted
 
     def forget(self) -> None:
@@ -112,12 +106,6 @@ class KeyStates:
             part.segments.first = self.segments.first[span]
             part.segments.until = self.segments.until[span]
         return part
-
-    def _with_values(
-        self, feature: HistoryOptions, rows: pa.Table, parts: np.ndarray
-    ) -> np.ndarray:
-        words = to_words(rows[feature.of], self.texts)
-        return np.stack([parts[:, 0], words], axis=1)
 
 
 def no_time(group: Group) -> int | float:

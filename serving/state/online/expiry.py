@@ -14,7 +14,7 @@ from serving.state.errors import DataError
 from serving.state.keyed.blobs import decode
 from serving.state.keyed.key_states import no_time
 from serving.state.keyed.keys import Key
-from serving.state.online.notes import read_newest
+from serving.state.online.notes import Notes
 from serving.state.past.repeats import first_bucket
 from serving.state.stores.store import Cell, Change, Store
 
@@ -64,7 +64,7 @@ def forget_old(
         )
     results = []
     for group in definition.groups:
-        newest = read_newest(store, group)
+        newest = Notes.read(store, group).newest
         if newest == no_time(group) or group.late_ticks is None:
             continue
         if definition.event_id is not None:

@@ -2,35 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 
-from serving.state.online.notes import LOADED, NEWEST
-from serving.state.saved import SavedState
+from serving.state.definitions.group import Group
+from serving.state.errors import DataError
+from serving.state.online.notes import LOADED, LOADING, NEWEST, Notes
+from serving.state.saved import SavedState, Stored
 from serving.state.stores.store import Cell, SeenId, Store
+
+_LOAD = b"load"  # before the fingerprint of a group: how far its load is
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """How much of a saved state a store holds of one group.
+
+    Attributes:
+        source: Equal for equal saved states.
+        parts: How many parts of its file are in the store.
+        done: Whether all of it is.
+        newest: Time of the newest row of the state; None: there was none.
+        files: Names and sizes of the files whose rows are in it.
+    """
+
+    source: str
+    parts: int
+    done: bool
+    newest: int | float | None
+    files: Mapping[str, int]
+
+    @classmethod
+    def read(cls, store: Store, group: Stored) -> Loaded | None:
+        """What a store holds; None: nothing was loaded."""
+        name = _LOAD + group.fingerprint
+        note = store.notes(name).get(name)
+        return None if note is None else cls(**json.loads(note))
+
+    def note(self, group: Stored) -> dict[bytes, bytes]:
+        """This, as a note."""
+        return {_LOAD + group.fingerprint: json.dumps(asdict(self)).encode()}
 
 
 def load_state(
-    saved: SavedState, store: Store, progress: Callable[[int], object] | None = None
+    saved: SavedState,
+    store: Store,
+    progress: Callable[[int], object] | None = None,
+    force: bool = False,
 ) -> int:
     """Writes all keys and users of a state; returns how many.
 
+    A load that was interrupted goes on where it was. Features that the store holds from another
+    load, and that are as new as the state or newer, stay as they are.
+
     Args:
         saved: The state.
-        store: The store; what it holds of equal definitions is replaced.
+        store: The store.
         progress: Called with the number of keys of each part.
+        force: Replaces what the store holds. Set it where the store has lost events.
     """
-    keys = 0
+    written = 0
     for group in saved.definition.stored:
-        notes = {}
-        if saved.newest is not None:
-            notes[group.fingerprint + NEWEST] = repr(saved.newest).encode()
-        for part, blobs in saved.blobs(group):
-            store.load([Cell(group.fingerprint, key) for key in part], blobs, notes)
-            keys += len(part)
-            if progress is not None:
-                progress(len(part))
-        for events, bits in saved.ids(group):
-            seen = [SeenId(Cell(group.fingerprint, key), event) for key, event in events]
-            store.load_ids(seen, bits, saved.definition.expire_ids)
-        store.load([], [], {group.fingerprint + LOADED: b"1"})
+        before = Loaded.read(store, group)
+        is_same = before is not None and before.source == saved.hash_of(group)
+        is_done = before is not None and before.done and not force
+        if is_done and (is_same or _is_newer(store, group, before, saved)):
+            continue
+        if before is None or before.done or not is_same:
+            before = Loaded(saved.hash_of(group), 0, False, saved.newest, saved.files)
+            begun = before.note(group) | {group.fingerprint + LOADING: os.urandom(8)}
+            if saved.newest is not None:
+                begun[group.fingerprint + NEWEST] = repr(saved.newest).encode()
+            store.load([], [], begun)
+        written += _load_rest(saved, store, group, before, progress)
+    return written
+
+
+def _is_newer(store: Store, group: Stored, loaded: Loaded | None, saved: SavedState) -> bool:
+    """Whether a store has all rows of a group that a state has; of users, those of its log."""
+    newest = None if loaded is None else loaded.newest
+    if isinstance(group, Group):
+        newest = Notes.read(store, group).newest
+    return saved.newest is not None and newest is not None and newest >= saved.newest
+
+
+def check_loaded(store: Store, saved: SavedState, command: str) -> dict[bytes, Loaded]:
+    """What a store holds of each group and of the users, by fingerprint.
+
+    Args:
+        store: The store.
+        saved: The state that was to be loaded.
+        command: The command that loads it, for errors.
+
+    Raises:
+        DataError: A group was not loaded, or half of it.
+    """
+    of_groups = {}
+    for group in saved.definition.stored:
+        loaded = Loaded.read(store, group)
+        if loaded is None or not loaded.done:
+            what = "nothing" if loaded is None else "half"
+            raise DataError(
+                f"The store holds {what} of the state {saved.folder}. Load it first, or to the "
+                f"end: `{command}`."
+            )
+        of_groups[group.fingerprint] = loaded
+    return of_groups
+
+
+def _load_rest(
+    saved: SavedState,
+    store: Store,
+    group: Stored,
+    loaded: Loaded,
+    progress: Callable[[int], object] | None,
+) -> int:
+    keys, parts = 0, loaded.parts
+    for part, blobs in saved.blobs(group, loaded.parts):
+        parts += 1
+        now = replace(loaded, parts=parts)
+        store.load([Cell(group.fingerprint, key) for key in part], blobs, now.note(group))
+        keys += len(part)
+        if progress is not None:
+            progress(len(part))
+    for events, bits in saved.ids(group):
+        seen = [SeenId(Cell(group.fingerprint, key), event) for key, event in events]
+        store.load_ids(seen, bits, saved.definition.expire_ids)
+    done = replace(loaded, parts=parts, done=True).note(group)
+    store.load([], [], done | {group.fingerprint + LOADED: b"1"})
     return keys

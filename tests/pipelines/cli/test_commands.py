@@ -26,6 +26,7 @@ COMMANDS = (
     "audit",
     "pretrain",
     "reproduce",
+    "state",
     "tune",
     "serve",
     "request",

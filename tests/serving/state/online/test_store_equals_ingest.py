@@ -13,9 +13,10 @@ import pytest
 
 from serving.state.definitions.definition import StateDefinition
 from serving.state.keyed.blobs import decode, encode
+from serving.state.online.group_batch import Places
 from serving.state.online.load import load_state
 from serving.state.online.reader import StateReader
-from serving.state.online.writer import Place, StateWriter
+from serving.state.online.writer import StateWriter
 from serving.state.stores.open_store import open_store
 from serving.state.stores.store import Store
 from tests.serving.state.logs import NAMES, arrivals, definition, ingested
@@ -90,7 +91,9 @@ def test_any_order_and_any_restart(
         load_state(saved, store)
         assert saved.definition == of
     for first, rows in batches(log, loaded, seed):
-        added = StateWriter(store, of).add(rows.select(of.columns.names), Place(7, first))
+        added = StateWriter(store, of).add(
+            rows.select(of.columns.names), Places.of(7, first, rows.num_rows)
+        )
         assert not added.late.any()
         store.close()
         store = open_store(url)

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from serving.state.definitions.definition import StateDefinition
 from serving.state.keyed.keys import Key
+from serving.state.online.group_batch import Places
 from serving.state.online.reader import StateReader
-from serving.state.online.writer import Place, StateWriter
+from serving.state.online.writer import StateWriter
 from serving.state.stores.store import Store
 from tests.serving.state.logs import arrivals, read_values, small_definition
 
@@ -51,13 +52,14 @@ def test_writers_of_two_logs_do_not_lose_rows(store: Store) -> None:
         writer, part = StateWriter(store, of), parts[number]
         for row in range(0, part.num_rows, 5):
             for _ in range(2):  # as after a restart
-                writer.add(part.slice(row, 5), Place(number, row))
+                rows = part.slice(row, 5)
+                writer.add(rows, Places.of(number, row, rows.num_rows))
 
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(write, range(2)))
     together = read_values(store, of)
     alone = small_definition(late=1000.0, event_id=None, histories=())
-    StateWriter(store, alone).add(log, Place(2, 0))
+    StateWriter(store, alone).add(log, Places.of(2, 0, log.num_rows))
     np.testing.assert_equal(together, read_values(store, alone))
 
 
@@ -68,11 +70,11 @@ def test_equal_definitions_share_and_others_do_not(store: Store) -> None:
     equal = small_definition(histories=(*renamed,))
     windowed = [rate.model_copy(update={"window": 5.0}) for rate in one.aggregates]
     other = small_definition(aggregates=(*windowed,))
-    StateWriter(store, one).add(log.select(one.columns.names), Place(1, 0))
+    StateWriter(store, one).add(log.select(one.columns.names), Places.of(1, 0, log.num_rows))
     assert keys(store, equal) == keys(store, one)
     assert {key for _, key in keys(store, other)} == {()}  # the prior of all rates
     before = read_values(store, one)
-    StateWriter(store, other).add(log.select(other.columns.names), Place(1, 0))
+    StateWriter(store, other).add(log.select(other.columns.names), Places.of(1, 0, log.num_rows))
     np.testing.assert_equal(read_values(store, one), before)
     of_users = StateReader(store, equal).values({"user": "3"}, {"item": [1]}, 99).context
     assert of_users["renamed"] == before[3]["liked"]
