@@ -46,7 +46,7 @@ RUNTIME = _names(PROJECT["dependencies"]).union(
 )
 PEERS = _names(
     line
-    for name in ("requirements", "rectools")
+    for name in ("requirements", "rectools", "feast")
     for line in (ROOT / f"benchmarks/peers/{name}.txt").read_text("utf-8").splitlines()
 )
 DEVELOPMENT = RUNTIME.union(*(_names(EXTRAS[extra]) for extra in NOT_AT_RUN_TIME))
