@@ -195,8 +195,9 @@ class _Values:
         if place is None:
             return None
         priors = self._states[-1]
-        at = np.maximum(priors.newest[0], moment)
-        return priors.pasts[place].totals_before(np.zeros(len(at), np.int64), at)
+        # One moment, but for keys whose newest event is later than the request.
+        at, of_row = np.unique(np.maximum(priors.newest[0], moment), return_inverse=True)
+        return priors.pasts[place].totals_before(np.zeros(len(at), np.int64), at)[of_row]
 
     def _lists(
         self,
