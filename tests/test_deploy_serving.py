@@ -172,7 +172,7 @@ def test_ports_labels_and_names_agree(objects: Manifest, workload: Any) -> None:
 def test_probes_need_no_token(workload: Any) -> None:
     _, container, config = pod_of(workload)
     nothing: Any = None
-    app = Rest(nothing, nothing, 1.0, 1, nothing, nothing, nothing, nothing).app()
+    app = Rest(nothing, nothing, 1.0, 1, nothing, nothing, nothing, nothing, nothing).app()
     paths = {getattr(route, "path", "") for route in app.routes}
     for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
         if grpc := container[kind].get("grpc"):  # the kubelet has no TLS here
