@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -87,6 +88,22 @@ def test_a_slow_server_is_not_waited_for(valkey: ValkeyServer, redis_url: str) -
         assert time.perf_counter() - start < 0.3
         time.sleep(0.3)
         assert store.read([USER]) == [None]
+
+
+def test_a_server_that_comes_back_is_used(tmp_path: Path) -> None:
+    with ExitStack() as after:
+        server = ValkeyServer(save='""', config={"appendonly": True}, data_dir=tmp_path)
+        server.start()
+        store = after.enter_context(opened(f"redis://{server.host}:{server.port}/0"))
+        store.load([USER], [b"blob"], {})
+        port = server.port
+        server.stop()
+        with pytest.raises(StoreUnavailable, match=r"does not answer: .* refused\.$"):
+            store.read([USER])
+        after.enter_context(
+            ValkeyServer(port=port, save='""', config={"appendonly": True}, data_dir=tmp_path)
+        )
+        assert store.read([USER]) == [b"blob"]
 
 
 def test_a_full_server_changes_nothing(valkey: ValkeyServer, redis_url: str) -> None:
