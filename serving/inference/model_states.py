@@ -20,16 +20,21 @@ class ModelStates:
     """The states of the loaded versions.
 
     Args:
-        store: The store.
+        store: The store, for events and loads.
+        reads: The same for requests, which do not wait for long.
         max_lag: Seconds by which a state may be behind its log when a version begins to serve;
             None for any.
         takes_events: Whether this server may write to the store.
     """
 
     def __init__(
-        self, store: Store, max_lag: float | None = None, takes_events: bool = False
+        self,
+        store: Store,
+        reads: Store,
+        max_lag: float | None = None,
+        takes_events: bool = False,
     ) -> None:
-        self.store = store
+        self.store, self.reads = store, reads
         self.max_lag = max_lag
         self._takes_events = takes_events
         self._definitions = weakref.WeakKeyDictionary[Model, StateDefinition]()
@@ -87,3 +92,8 @@ class ModelStates:
             np.any([added.ahead for added in results], axis=0),
             np.all([added.repeated for added in results], axis=0),
         )
+
+    def close(self) -> None:
+        """Ends the use of the store."""
+        self.reads.close()
+        self.store.close()

@@ -57,8 +57,8 @@ class StateInputs:
     def __init__(self, version: Path, saved: SavedState, states: ModelStates) -> None:
         self._definition = saved.definition
         self._clock = Clock(saved.definition)
-        self._freshness = Freshness(states.store, saved.definition)
-        self._reader = StateReader(states.store, saved.definition, self._clock, _KEEP_SECONDS)
+        self._freshness = Freshness(states.reads, saved.definition)
+        self._reader = StateReader(states.reads, saved.definition, self._clock, _KEEP_SECONDS)
         self._store_names = saved.definition.names
         self._next_report = 0.0
         self._states = states

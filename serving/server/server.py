@@ -99,7 +99,7 @@ class Server:
             self._config_file.stop()
         self.manager.stop()
         if self.states is not None:
-            self.states.store.close()
+            self.states.close()
 
 
 def create_server(config: ServerConfig, listener: Listener | None = None) -> tuple[Server, int]:

@@ -7,6 +7,7 @@ from serving.config.server_config import ServerConfig
 from serving.inference.model_states import ModelStates
 from serving.state.errors import DataError
 from serving.state.stores.open_store import open_store
+from serving.state.stores.store import StoreUnavailable
 
 
 def open_states(config: ServerConfig) -> ModelStates | None:
@@ -19,7 +20,8 @@ def open_states(config: ServerConfig) -> ModelStates | None:
         return None
     takes_events = bool(config.push_token_file) or config.allow_push or config.is_local
     try:
-        store = open_store(config.state, takes_events, config.state_timeout_ms / 1e3)
-    except DataError as error:
+        store = open_store(config.state, takes_events)
+        reads = store.within(config.state_timeout_ms / 1e3)
+    except (DataError, StoreUnavailable) as error:
         raise InvalidArgument(f"`state`: {error}") from None
-    return ModelStates(store, config.state_max_lag or None, takes_events)
+    return ModelStates(store, reads, config.state_max_lag or None, takes_events)

@@ -126,6 +126,10 @@ class LmdbStore:
                         break
                     cursor.delete()
 
+    def within(self, timeout: float) -> LmdbStore:
+        """As `Store`; there is nobody to wait for."""
+        return self
+
     def size(self) -> int:
         """As `Store`."""
         return (self._folder / "data.mdb").stat().st_blocks * 512

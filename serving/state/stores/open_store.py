@@ -8,7 +8,7 @@ from serving.state.errors import DataError
 from serving.state.stores.store import Store
 
 
-def open_store(url: str, writes: bool = True, timeout: float = 5.0) -> Store:
+def open_store(url: str, writes: bool = True) -> Store:
     """The store of an address.
 
     Args:
@@ -16,7 +16,6 @@ def open_store(url: str, writes: bool = True, timeout: float = 5.0) -> Store:
             or Redis (`rediss://` with TLS, `USER:PASSWORD@` before the host, `redis+cluster://`
             for a cluster).
         writes: Whether this process may write.
-        timeout: Seconds that a server may take for an answer.
 
     Raises:
         DataError: The address is of no store, or the store cannot be opened.
@@ -34,7 +33,7 @@ def open_store(url: str, writes: bool = True, timeout: float = 5.0) -> Store:
             raise DataError(
                 'redis is not installed, which redis:// needs: pip install "recsys-attn[redis]".'
             ) from None
-        return RedisStore(url, timeout)
+        return RedisStore(url)
     raise DataError(
         "The store: expected lmdb:FOLDER or redis://HOST:PORT/0. Received: "
         f"{url.rpartition('@')[2]!r}."  # a password stays unseen

@@ -74,7 +74,8 @@ class RedisStore:
         StoreUnavailable: No node of the cluster answers.
     """
 
-    def __init__(self, url: str, timeout: float) -> None:
+    def __init__(self, url: str, timeout: float = 5.0) -> None:
+        self._url = url
         self._address = url.rpartition("@")[2].rpartition("//")[2].partition("?")[0]
         self._timeout = timeout
         self._is_cluster = url.partition(":")[0].endswith("+cluster")
@@ -196,6 +197,10 @@ class RedisStore:
         """As `Store`."""
         for keys in self._under(_start(group, b"i"), _PART):
             self._all([("UNLINK", key) for key in keys if key[-_BUCKET:] < before])
+
+    def within(self, timeout: float) -> RedisStore:
+        """As `Store`, by connections of its own."""
+        return RedisStore(self._url, timeout)
 
     def size(self) -> int:
         """As `Store`: the memory of the servers, with all that they hold."""

@@ -97,6 +97,9 @@ class Store(Protocol):
     def forget_ids(self, group: bytes, before: bytes) -> None:
         """Removes the event ids of the buckets before one."""
 
+    def within(self, timeout: float) -> Store:
+        """The same store for requests, which wait for its answers no longer than some seconds."""
+
     def size(self) -> int:
         """Bytes that the store uses."""
 
