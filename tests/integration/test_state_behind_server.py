@@ -194,7 +194,7 @@ def test_pushed_events_change_the_answer(export: Path, store: Path, tmp_path: Pa
             with pytest.raises(InvalidArgument, match=r"'item'.*expected int64.*'three'"):
                 client.push([{**event, "item": "three"}])
         url = f"http://localhost:{config.rest_api_port}/v1/models/live:push"
-        body = {"events": [{**event, "click": None}, {**event, "time": 2**40}]}
+        body = {"events": [{**event, "click": 0}, {**event, "time": 2**40}]}
         with urllib.request.urlopen(url, json.dumps(body).encode(), timeout=60) as answer:
             assert json.load(answer) == {
                 "counted": 1, "late": [], "ahead": [1], "repeated_events": []

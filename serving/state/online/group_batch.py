@@ -20,6 +20,8 @@ from serving.state.past.measures import identities
 from serving.state.past.repeats import event_keys, event_numbers
 from serving.state.stores.store import Cell, Change, SeenId, Store
 
+_SEEN = 1 << 62  # of an event that no feature has counted, too
+
 
 @dataclass(frozen=True)
 class Places:
@@ -89,7 +91,7 @@ class GroupBatch:
 
     Attributes:
         late: `(rows,)`, whether each row is too late.
-        new: `(rows,)`, whether a feature had not counted a row that was written.
+        new: `(rows,)`, whether a row was written that the state did not have.
     """
 
     def __init__(
@@ -203,19 +205,21 @@ class GroupBatch:
     def _add(
         self, states: KeyStates, key: np.ndarray, cells: Sequence[Cell]
     ) -> tuple[np.ndarray, dict[int, dict[bytes, int]]]:
-        """Adds rows; returns which a feature counted, and the ids of each cell with their bits."""
+        """Adds rows; returns which had not been added, and the ids of each cell with their bits."""
         if self._events is None:
-            return states.add(key, self._rows) > 0, {}
+            states.add(key, self._rows)
+            return np.ones(len(key), bool), {}
         events = self._events
         known = np.flatnonzero(events.has_id & (key >= 0)).tolist()
         seen = np.zeros(len(key), np.int64)
         asked = [SeenId(cells[key[row]], events.keys[row]) for row in known]
         seen[known] = self._store.read_ids(asked)
         numbers = np.where(events.has_id, event_numbers(key, events.numbers), -1)
-        counted = states.add(key, self._rows, numbers, seen)
+        bits = seen & ~_SEEN
+        counted = states.add(key, self._rows, numbers, bits)
         ids: dict[int, dict[bytes, int]] = {}
         for row in known:
             of_cell = ids.setdefault(int(key[row]), {})
-            bits = of_cell.get(events.keys[row], 0)
-            of_cell[events.keys[row]] = bits | int(counted[row])
-        return counted != seen, ids
+            of_event = of_cell.get(events.keys[row], _SEEN)
+            of_cell[events.keys[row]] = of_event | int(counted[row])
+        return (counted != bits) | (seen == 0), ids
