@@ -6,6 +6,7 @@ import hashlib
 import struct
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from serving.state.definitions.key_kinds import KeyKind, key_kind
@@ -20,7 +21,13 @@ def column_keys(values: pa.Array) -> list[bytes]:
     kind = key_kind(values.type)
     if pa.types.is_temporal(values.type):
         values = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
-    return [key_bytes(value, kind) for value in values.to_pylist()]
+    if kind == "string":
+        return [key_bytes(value, kind) for value in values.to_pylist()]
+    words = np.empty(len(values), [("kind", "S1"), ("value", ">i8" if kind == "int64" else ">f8")])
+    words["kind"] = kind[0]
+    words["value"] = values.cast(pa.type_for_alias(kind)).to_numpy(zero_copy_only=False)
+    data, size = words.tobytes(), words.itemsize
+    return [data[start : start + size] for start in range(0, len(data), size)]
 
 
 def key_bytes(value: Any, kind: KeyKind) -> bytes:

@@ -92,9 +92,8 @@ class Past:
 
         events = place(self.key, self.time)
         end = np.searchsorted(events, place(key, moment))
-        start = np.searchsorted(events, key * len(times))
-        for at in starts:
-            start = np.maximum(start, np.searchsorted(events, place(key, at)))
+        firsts = [place(key, at) for at in starts] or [key * len(times)]
+        start = np.searchsorted(events, np.maximum.reduce(firsts))
         if self.rule.last is not None:
             start = np.maximum(start, end - self.rule.last)
         return np.minimum(start, end), end
@@ -224,9 +223,10 @@ class Past:
 
     def _next_of_value(self) -> np.ndarray:
         """The next event with the same key and value; the number of events if there is none."""
-        order = np.lexsort((self.parts[:, 1], self.parts[:, 0], self.key))
+        parts = [part for part in self.parts.T if part.any()]  # numbers are one word
+        order = np.lexsort((*parts, self.key))
         other = changes(self.key[order])
-        for part in self.parts.T:
+        for part in parts:
             other |= changes(part[order])
         following = np.full(len(order), len(order))
         following[order[:-1][~other[1:]]] = order[1:][~other[1:]]
