@@ -32,6 +32,7 @@ class Past:
         self.key = np.zeros(0, np.int64)
         self.time = np.zeros(0, np.int64)
         self.parts = np.zeros((0, rule.width), np.int64)
+        self._following: np.ndarray | None = None  # of `_next_of_value`, until events change
 
     def add(self, key: np.ndarray, time: np.ndarray, parts: np.ndarray) -> None:
         """Adds events; those of one time are in the order of their arrival."""
@@ -178,6 +179,7 @@ class Past:
 
     def _take(self, index: np.ndarray) -> None:
         self.key, self.time, self.parts = self.key[index], self.time[index], self.parts[index]
+        self._following = None
 
     def _start(self, end: np.ndarray | int | float) -> np.ndarray | int | float:
         """The start of the windows that end at some times."""
@@ -223,6 +225,8 @@ class Past:
 
     def _next_of_value(self) -> np.ndarray:
         """The next event with the same key and value; the number of events if there is none."""
+        if self._following is not None:
+            return self._following
         parts = [part for part in self.parts.T if part.any()]  # numbers are one word
         order = np.lexsort((*parts, self.key))
         other = changes(self.key[order])
@@ -230,6 +234,7 @@ class Past:
             other |= changes(part[order])
         following = np.full(len(order), len(order))
         following[order[:-1][~other[1:]]] = order[1:][~other[1:]]
+        self._following = following
         return following
 
 
