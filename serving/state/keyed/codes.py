@@ -30,7 +30,9 @@ class Codes:
         self._pairs = [_Numbers[int]() for _ in columns[1:]]
 
     def __len__(self) -> int:
-        return len([*self._columns.values(), *self._pairs][-1]) if self._columns else 1
+        if self._pairs:
+            return len(self._pairs[-1])
+        return sum(map(len, self._columns.values())) if self._columns else 1
 
     @property
     def keys(self) -> list[Key]:

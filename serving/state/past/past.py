@@ -94,7 +94,7 @@ class Past:
         events = place(self.key, self.time)
         end = np.searchsorted(events, place(key, moment))
         firsts = [place(key, at) for at in starts] or [key * len(times)]
-        start = np.searchsorted(events, np.maximum.reduce(firsts))
+        start = np.searchsorted(events, np.stack(firsts).max(axis=0))
         if self.rule.last is not None:
             start = np.maximum(start, end - self.rule.last)
         return np.minimum(start, end), end
