@@ -17,6 +17,7 @@ import contextlib
 import functools
 import hashlib
 import itertools
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -33,6 +34,7 @@ _NOTES = b"notes"
 _NOBODY = b"-"  # the owner of the empty key: a hash tag may not be empty
 _BUCKET = 8  # bytes of an event
 _PART = 1000  # keys of one MSET, and of one page of a walk
+_ALL = 100_000  # notes, in one round trip
 _OWNERS = 100  # hashes that a walk reads at once
 _CONNECT = 0.1  # seconds at least: a connection with TLS takes more time than a read
 _WRITE = """
@@ -176,9 +178,9 @@ class RedisStore:
 
     def notes(self, prefix: bytes) -> dict[bytes, bytes]:
         """As `Store`."""
+        pattern = re.sub(rb"[*?\[\]\\]", rb"\\\g<0>", prefix) + b"*"
         with self._answering():
-            notes = self._client.hgetall(_NOTES)
-        return {name: value for name, value in notes.items() if name.startswith(prefix)}
+            return dict(self._client.hscan_iter(_NOTES, pattern, count=_ALL))
 
     def cells(self, group: bytes) -> Iterator[tuple[Key, bytes]]:
         """As `Store`."""

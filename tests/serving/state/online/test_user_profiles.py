@@ -19,6 +19,7 @@ from serving.state.online.user_profiles import user_cells
 from serving.state.online.writer import StateWriter
 from serving.state.saved import SavedState, SavedWriter
 from serving.state.stores.lmdb_store import LmdbStore
+from serving.state.stores.store import Store
 from tests.serving.state.logs import arrivals, definition
 
 COLUMNS = pa.schema(
@@ -46,21 +47,20 @@ NOBODY = {**dict.fromkeys(COLUMNS.names), "user": "bob"}
 ALONE = StateDefinition((), (), pa.schema([]), users=USERS)
 
 
-def read(store: LmdbStore, user: Any, of: StateDefinition = ALONE) -> dict[str, Any]:
+def read(store: Store, user: Any, of: StateDefinition = ALONE) -> dict[str, Any]:
     return dict(StateReader(store, of).values({"user": user}, {}).context)
 
 
-def blob_of(store: LmdbStore, user: str) -> bytes | None:
+def blob_of(store: Store, user: str) -> bytes | None:
     return store.read(user_cells(USERS, {"user": user}))[0]
 
 
-def test_values_are_those_that_were_written(tmp_path: Path) -> None:
+def test_values_are_those_that_were_written(store: Store, tmp_path: Path) -> None:
     of = StateDefinition((), (), pa.schema([]), users=USERS)
     with SavedWriter(tmp_path / "state", of, None) as writer:
         writer.write_users(USERS, pa.Table.from_pylist([ANN, NOBODY], COLUMNS))
     saved = SavedState.open(tmp_path / "state")
     assert saved.definition == of
-    store = LmdbStore(tmp_path / "store")
     assert load_state(saved, store) == saved.keys(USERS) == 2
     loaded = blob_of(store, "ann")
     np.testing.assert_equal(read(store, "ann"), OF_ANN)
@@ -76,8 +76,7 @@ def test_values_are_those_that_were_written(tmp_path: Path) -> None:
     assert pushed[8:16] == (2).to_bytes(8, "little")
 
 
-def test_push_replaces_all_features_of_a_user(tmp_path: Path) -> None:
-    store = LmdbStore(tmp_path / "store")
+def test_push_replaces_all_features_of_a_user(store: Store) -> None:
     writer = StateWriter(store, ALONE)
     writer.push_users([ANN, {**NOBODY, "country": "x"}, {**NOBODY, "age": 3}])
     np.testing.assert_equal(read(store, "bob"), {**UNKNOWN, "age": np.float32(3)})
@@ -85,8 +84,7 @@ def test_push_replaces_all_features_of_a_user(tmp_path: Path) -> None:
     np.testing.assert_equal(read(store, "ann"), {**OF_ANN, "age": np.float32("nan"), "brands": []})
 
 
-def test_two_writers_lose_no_write(tmp_path: Path) -> None:
-    store = LmdbStore(tmp_path / "store")
+def test_two_writers_lose_no_write(store: Store) -> None:
     writer = StateWriter(store, ALONE)
 
     def push() -> None:
@@ -102,13 +100,12 @@ def test_two_writers_lose_no_write(tmp_path: Path) -> None:
     assert read(store, "ann")["since"] == 52
 
 
-def test_features_over_time_are_beside_them(tmp_path: Path) -> None:
+def test_features_over_time_are_beside_them(store: Store) -> None:
     """They change none of the groups' state, and are of one read."""
     plain = definition()
     of = StateDefinition(plain.aggregates, plain.histories, plain.columns, plain.late, "id",
                          users=USERS)  # fmt: skip
     assert [g.fingerprint for g in of.groups] == [g.fingerprint for g in plain.groups]
-    store = LmdbStore(tmp_path / "store")
     writer = StateWriter(store, of)
     writer.add(arrivals(23).select(of.columns.names))
     writer.push_users([{**ANN, "user": "3"}])

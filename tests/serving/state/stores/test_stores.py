@@ -86,7 +86,15 @@ def test_many_cells_are_loaded_over_others(store: Store) -> None:
     many = [(key_bytes(k // 3, "int64"), *[key_bytes(k, "int64")] * (k % 3)) for k in range(number)]
     cells = [Cell(ONE, key) for key in many]
     assert store.write([Change(cells[0], None, b"old", {})], {}) == [True]
-    store.load(cells, [blob(k % 7) for k in range(number)], {b"a": b"1"})
+    store.load(cells, [blob(k % 7) for k in range(number)], {})
     assert dict(store.cells(ONE)) == {key: blob(k % 7) for k, key in enumerate(many)}
-    assert store.notes(b"a") == {b"a": b"1"}
     assert store.size() > 10 * number
+
+
+def test_notes_are_found_by_the_start_of_their_names(store: Store) -> None:
+    notes = {group + b"%d" % k: bytes(k) for group in (ONE, OTHER) for k in range(211)}
+    store.load([], [], notes)
+    for group in (ONE, OTHER):
+        assert store.notes(group) == {n: v for n, v in notes.items() if n.startswith(group)}
+    assert store.notes(ONE + b"21") == {ONE + b"21": bytes(21), ONE + b"210": bytes(210)}
+    assert store.notes(ONE[:2] + b"x") == store.notes(ONE[:3] + ONE) == {}
