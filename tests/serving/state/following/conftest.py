@@ -18,7 +18,7 @@ from serving.state.keyed.keys import Key
 from serving.state.online.load import check_loaded, load_state
 from serving.state.online.writer import StateWriter
 from serving.state.saved import SavedState
-from serving.state.stores.lmdb_store import LmdbStore
+from serving.state.stores.open_store import open_store
 from serving.state.stores.store import Store
 from tests.serving.state.logs import arrivals, ingested
 
@@ -84,13 +84,18 @@ def saved(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> SavedStat
 
 
 @pytest.fixture
-def following(tmp_path: Path, saved: SavedState) -> Iterator[Callable[..., Following]]:
-    """Makes stores that are loaded, and follow one folder."""
+def following(
+    tmp_path: Path, saved: SavedState, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Following]]:
+    """Makes stores that are loaded, and follow one folder: of LMDB, or as the parameter says."""
+    is_redis = getattr(request, "param", "lmdb") == "redis"
+    server = str(request.getfixturevalue("redis_url")) if is_redis else None
     stores: list[Store] = []
     (tmp_path / "log").mkdir()
 
     def make(name: str = "store", log: Any = tmp_path / "log") -> Following:
-        store = LmdbStore(tmp_path / name)
+        place = f"lmdb:{tmp_path / name}" if server is None else f"{server[:-1]}{len(stores)}"
+        store = open_store(place)
         stores.append(store)
         load_state(saved, store)
         return Following(saved, store, str(log), tmp_path / f"{name}.jsonl", [])

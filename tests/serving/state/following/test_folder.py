@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pytest
 
 from serving.state.online.group_batch import Places
 from serving.state.online.reader import StateReader
@@ -148,6 +149,7 @@ def test_changed_and_broken_files_are_reported(
     assert changed.startswith("a.parquet has changed")
 
 
+@pytest.mark.parametrize("following", ["lmdb", "redis"], indirect=True)
 def test_two_followers_count_once(following: Make, tmp_path: Path, rows: pa.Table) -> None:
     followed = following()
     one, two = followed.follower(), followed.follower()
