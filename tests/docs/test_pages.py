@@ -54,8 +54,8 @@ def _workplace(folder: Path) -> Iterator[Workplace]:
         if block.title:
             found.write(block)
     commands = [line for block in TUTORIAL.blocks("console") for line, _ in _commands(block)]
-    run = next(index for index, line in enumerate(commands) if line.startswith("recsys-attn run"))
-    for line in commands[: run + 1]:
+    loads = (n for n, line in enumerate(commands) if line.startswith("recsys-attn state load"))
+    for line in commands[: next(loads) + 1]:
         found.command(line)
     yield found
     found.close()

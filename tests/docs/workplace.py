@@ -163,4 +163,6 @@ def _without_numbers(value: Any) -> Any:
         return {key: _without_numbers(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_without_numbers(item) for item in value]
+    if isinstance(value, str) and value.isdecimal():  # a time, as text
+        return "0"
     return 0 if isinstance(value, int | float) and not isinstance(value, bool) else value
