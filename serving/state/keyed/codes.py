@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from serving.state.columns.missing import with_nulls
-from serving.state.keyed.keys import Key, column_keys
-
-_T = TypeVar("_T", bound=Hashable)
-_HALF = 32  # bits
+from serving.state.definitions.key_kinds import KeyKind, key_kind
+from serving.state.keyed.keys import Key, keys_of, plain_values
 
 
 class Codes:
@@ -25,62 +23,53 @@ class Codes:
     """
 
     def __init__(self, columns: Sequence[str]) -> None:
-        self._columns = {name: _Numbers[bytes]() for name in columns}
-        # Of the first two columns, of these and the third, ...: one integer for two numbers.
-        self._pairs = [_Numbers[int]() for _ in columns[1:]]
+        self._kinds: dict[str, KeyKind] = dict.fromkeys(columns, "int64")
+        self._numbers = defaultdict[tuple[Any, ...], int](itertools.count().__next__)
 
     def __len__(self) -> int:
-        if self._pairs:
-            return len(self._pairs[-1])
-        return sum(map(len, self._columns.values())) if self._columns else 1
+        return len(self._numbers)
 
     @property
     def keys(self) -> list[Key]:
         """The keys by number."""
-        number = np.arange(len(self))
-        columns = [list(numbers) for numbers in self._columns.values()]
-        parts: list[list[bytes]] = []
-        for of_pair, values in zip(self._pairs[::-1], columns[:0:-1], strict=True):
-            pair = np.fromiter(of_pair, np.int64, len(of_pair))[number]
-            number = pair >> _HALF
-            parts.insert(0, _taken(values, pair & ((1 << _HALF) - 1)))
-        return list(zip(_taken(columns[0], number), *parts, strict=True)) if columns else [()]
+        if not self._kinds or not self._numbers:
+            return list(self._numbers)
+        columns = zip(self._kinds.values(), zip(*self._numbers, strict=True), strict=True)
+        return list(zip(*(keys_of(values, kind) for kind, values in columns), strict=True))
 
     def encode(self, table: pa.Table) -> np.ndarray:
         """The number of each row, -1 where a column is missing."""
-        if not self._columns:
-            return np.zeros(table.num_rows, np.int64)
-        first, *others = [_encoded(numbers, table[n]) for n, numbers in self._columns.items()]
-        codes = first
-        for of_pair, of_column in zip(self._pairs, others, strict=True):
-            present = (codes >= 0) & (of_column >= 0)
-            pairs = codes[present] << _HALF | of_column[present]
-            distinct, place = np.unique(pairs, return_inverse=True)
-            codes = np.full(table.num_rows, -1)
-            codes[present] = of_pair.of(distinct.tolist())[place]
+        if not self._kinds:
+            return self._numbered(np.zeros(table.num_rows, np.int64), [()])
+        self._kinds = {name: key_kind(_values(table[name].type)) for name in self._kinds}
+        encoded = [
+            with_nulls(table[name]).combine_chunks().dictionary_encode() for name in self._kinds
+        ]
+        place = np.zeros(table.num_rows, np.int64)  # among the pairs of this table
+        present = np.ones(table.num_rows, bool)
+        for count, column in enumerate(encoded):
+            present &= column.is_valid().to_numpy(zero_copy_only=False)
+            if count > 1:  # the places of three columns may be more than an int64 holds
+                place = np.unique(place, return_inverse=True)[1]
+            place = place * max(len(column.dictionary), 1) + column.indices.fill_null(0).to_numpy()
+        _, first, inverse = np.unique(place[present], return_index=True, return_inverse=True)
+        rows = pa.array(np.flatnonzero(present)[first])
+        parts = [_taken(column, column.indices.take(rows)) for column in encoded]
+        codes = np.full(table.num_rows, -1)
+        codes[present] = self._numbered(inverse, list(zip(*parts, strict=True)))
         return codes
 
-
-class _Numbers(defaultdict[_T, int], Generic[_T]):
-    """Numbers of values; a new one has the next."""
-
-    def __init__(self) -> None:
-        super().__init__(itertools.count().__next__)
-
-    def of(self, values: Sequence[_T]) -> np.ndarray:
-        """The number of each value."""
-        return np.fromiter(map(self.__getitem__, values), np.int64, len(values))
+    def _numbered(self, index: np.ndarray, keys: Sequence[tuple[Any, ...]]) -> np.ndarray:
+        """The numbers of `keys[index]`."""
+        return np.fromiter(map(self._numbers.__getitem__, keys), np.int64, len(keys))[index]
 
 
-def _encoded(numbers: _Numbers[bytes], column: pa.ChunkedArray) -> np.ndarray:
-    """The number of the value of each row, -1 where it is missing."""
-    encoded = with_nulls(column).combine_chunks().dictionary_encode()
-    present = encoded.is_valid().to_numpy(zero_copy_only=False)
-    used, place = np.unique(encoded.indices.drop_null().to_numpy(), return_inverse=True)
-    codes = np.full(len(column), -1)
-    codes[present] = numbers.of(column_keys(encoded.dictionary.take(pa.array(used))))[place]
-    return codes
+def _values(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _taken(values: Sequence[bytes], places: np.ndarray) -> list[bytes]:
-    return [values[place] for place in places.tolist()]
+def _taken(column: pa.DictionaryArray, indices: pa.Array) -> list[Any]:
+    """The values at some places of the dictionary; equal ones are one object."""
+    used, place = np.unique(indices.to_numpy(), return_inverse=True)
+    values = plain_values(column.dictionary.take(pa.array(used)))
+    return [values[number] for number in place.tolist()]

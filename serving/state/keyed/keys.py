@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,32 @@ _SIZES = {b"i": 9, b"f": 9, b"h": 17, b"s": None}
 
 def column_keys(values: pa.Array) -> list[bytes]:
     """The bytes of each value, none of which is missing."""
+    return keys_of(plain_values(values), key_kind(values.type))
+
+
+def plain_values(values: pa.Array) -> list[Any]:
+    """Values that are equal if their bytes are: texts, or whole numbers; of a float its bits."""
     kind = key_kind(values.type)
     if pa.types.is_temporal(values.type):
         values = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
+    if kind == "float64":
+        values = values.cast(pa.float64()).view(pa.int64())
+    elif kind == "int64":
+        values = values.cast(pa.int64())
+    return list(values.to_pylist())
+
+
+def keys_of(values: Sequence[Any], kind: KeyKind) -> list[bytes]:
+    """The bytes of values that `plain_values` gives.
+
+    Args:
+        values: The values.
+        kind: The kind of their column.
+    """
     if kind == "string":
-        return [key_bytes(value, kind) for value in values.to_pylist()]
-    words = np.empty(len(values), [("kind", "S1"), ("value", ">i8" if kind == "int64" else ">f8")])
-    words["kind"] = kind[0]
-    words["value"] = values.cast(pa.type_for_alias(kind)).to_numpy(zero_copy_only=False)
+        return [key_bytes(value, kind) for value in values]
+    words = np.empty(len(values), [("kind", "S1"), ("value", ">i8")])
+    words["kind"], words["value"] = kind[0], values
     data, size = words.tobytes(), words.itemsize
     return [data[start : start + size] for start in range(0, len(data), size)]
 

@@ -173,6 +173,8 @@ class Past:
         self._take(np.lexsort((self.time, self.key)))
         if self.rule.adds and self.rule.last is None:  # events of one time are one
             first = np.flatnonzero(changes(self.key) | changes(self.time))
+            if len(first) == len(self.key):
+                return
             parts = np.add.reduceat(self.parts, first)
             self._take(first)
             self.parts = parts
