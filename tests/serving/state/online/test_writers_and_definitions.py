@@ -28,15 +28,15 @@ def test_two_writers_count_each_event_once(store: Store) -> None:
     log = log.filter(pa.compute.is_valid(log["id"]))
     rows = range(0, log.num_rows, 7)
 
-    def write(seed: int) -> int:
+    def write(seed: int) -> None:
         """Writes the whole log in parts, in an order of its own."""
         writer = StateWriter(store, of)
         order = np.random.default_rng(seed).permutation(rows)
-        return sum(int(writer.add(log.slice(row, 7)).repeated.sum()) for row in order)
+        for row in order:
+            writer.add(log.slice(row, 7))
 
     with ThreadPoolExecutor(3) as threads:
-        repeated = list(threads.map(write, range(3)))
-    assert sum(repeated) >= 2 * log.num_rows
+        list(threads.map(write, range(3)))
     together = read_values(store, of)
     alone = small_definition(late=1000.0, histories=())  # of other fingerprints
     StateWriter(store, alone).add(log)
