@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -42,6 +43,13 @@ class ModelStates:
     def add(self, model: Model, definition: StateDefinition) -> None:
         """Adds a version, which leaves once it is unloaded."""
         self._definitions[model] = definition
+
+    def size(self) -> float:
+        """Bytes that the store uses; NaN while it does not answer."""
+        try:
+            return float(self.store.size())
+        except StoreUnavailable:
+            return math.nan
 
     def push(self, name: str, events: Sequence[Mapping[str, Any]]) -> Added:
         """Adds events to the states of all loaded versions of a model.

@@ -65,6 +65,8 @@ class Server:
                     f"Requests that are {state}.",
                     functools.partial(getattr, admission, state),
                 )
+            if states is not None:
+                metrics.gauge("state_bytes", "Bytes that the store uses.", states.size)
         self.rest: Starlette | None = None
         self._observers = observers
         self._config_file = config_file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 import urllib.request
@@ -61,12 +62,17 @@ def values(export: Path, store: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="module")
-def server(export: Path, store: Path) -> Iterator[tuple[Server, int]]:
+def server(
+    export: Path, store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Server, int]]:
+    monitoring = tmp_path_factory.mktemp("monitoring") / "monitoring.config"
+    monitoring.write_text('prometheus_config { enable: true path: "/metrics" }', "utf-8")
     config = ServerConfig(
         str(export),
         port=0,
         rest_api_port=free_port(),
         state=f"lmdb:{store}",
+        monitoring_config_file=str(monitoring),
     )
     server, port = create_server(config)
     server.start()
@@ -227,6 +233,10 @@ def test_without_the_store_features_are_missing(
         document = json.load(answer)
     assert document["state"]["is_degraded"] is True
     np.testing.assert_allclose(document["scores"]["click"], scores, rtol=1e-6)
+    with urllib.request.urlopen(f"http://localhost:{port}/metrics", timeout=60) as answer:
+        page = answer.read().decode()
+    assert 'state_count_total{model_name="live",result="degraded"} 2.0' in page
+    assert re.search(r":recsys_attn:serving:state_bytes [1-9]", page)
 
 
 def test_version_waits_for_its_state(export: Path, tmp_path: Path) -> None:
