@@ -43,7 +43,7 @@ from serving.state.stores.store import Cell, Store
 NOW = 1_700_000_000
 READS = 500
 CHUNK = 20_000
-OF = {"by": "user", "time": "at"}
+OF: dict[str, Any] = {"by": "user", "time": "at"}
 DEFINITION = StateDefinition(
     (
         AggregateOptions(name="clicks", kind="count", **OF),
