@@ -125,24 +125,27 @@ class GroupBatch:
         return [self._cells[number] for number in self._pending]
 
     def changes(self, before: Sequence[bytes | None]) -> list[Change]:
-        """The changes of `cells`, whose blobs are `before`."""
+        """The changes of `cells`, whose blobs are `before`; one that has all its rows has none."""
         cells = self.cells
         of_cell = np.full(len(self._cells) + 1, -1)  # the last is that of rows without a key
         of_cell[self._pending] = np.arange(len(cells))
         states = decode(self._group, before)
         key = of_cell[self._key]
         key = np.where(self._is_new(states, key), key, -1)
+        touched = np.unique(key[key >= 0])  # others have all their rows
         self._move_on(states, key)
         key = np.where(self.late, -1, key)
         new, ids = self._add(states, key, cells)
-        self._written = key, new
         states.forget()
         states.versions += 1
+        of_change = np.full(len(cells) + 1, -1)
+        of_change[touched] = np.arange(len(touched))
+        self._written = of_change[key], new
+        self._pending = self._pending[touched]
+        after = encode(states)
         return [
-            Change(cell, blob, after, ids.get(number, {}))
-            for number, (cell, blob, after) in enumerate(
-                zip(cells, before, encode(states), strict=True)
-            )
+            Change(cells[number], before[number], after[number], ids.get(number, {}))
+            for number in touched.tolist()
         ]
 
     def settle(self, made: np.ndarray) -> None:

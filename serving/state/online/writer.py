@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -198,15 +199,15 @@ class Prepared:
         """Writes what is pending, all groups at once; whether all of it was written."""
         cells = [batch.cells for batch in self._batches]
         blobs = iter(self._store.read([cell for of_batch in cells for cell in of_batch]))
-        changes: list[Change] = []
+        changes: list[list[Change]] = []
         notes: dict[bytes, bytes] = {}
         for batch, of_batch in zip(self._batches, cells, strict=True):
-            if of_batch:
-                changes += batch.changes([next(blobs) for _ in of_batch])
+            before = [next(blobs) for _ in of_batch]
+            changes.append(batch.changes(before) if before else [])
             notes |= batch.notes()
-        made = np.array(self._store.write(changes, notes, self._expire), bool)
-        ends = np.cumsum([len(of_batch) for of_batch in cells])
-        for batch, of_changes in zip(self._batches, np.split(made, ends[:-1]), strict=True):
-            if len(of_changes):
-                batch.settle(of_changes)
-        return bool(made.all())
+        written = self._store.write(list(itertools.chain(*changes)), notes, self._expire)
+        made = iter(written)
+        for batch, of_batch in zip(self._batches, changes, strict=True):
+            if of_batch:
+                batch.settle(np.array([next(made) for _ in of_batch]))
+        return all(written)

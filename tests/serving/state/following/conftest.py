@@ -93,9 +93,14 @@ def following(
     stores: list[Store] = []
     (tmp_path / "log").mkdir()
 
-    def make(name: str = "store", log: Any = tmp_path / "log") -> Following:
+    def make(
+        name: str = "store",
+        log: Any = tmp_path / "log",
+        url: str | None = None,
+        saved: SavedState = saved,
+    ) -> Following:
         place = f"lmdb:{tmp_path / name}" if server is None else f"{server[:-1]}{len(stores)}"
-        store = open_store(place)
+        store = open_store(url or place)
         stores.append(store)
         load_state(saved, store)
         return Following(saved, store, str(log), tmp_path / f"{name}.jsonl", [])
