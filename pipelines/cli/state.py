@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from pipelines.cli.command_options import Command
 from pipelines.cli.running import CONSOLE, reported
@@ -124,6 +125,89 @@ def follow(run: Path, store: str, log: str, once: bool, dead_letters: Path) -> N
                 _summary(follower.followed, letters, store)
 
 
+@state.command()
+@_of_store
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="COLUMN=VALUE",
+    help="A key to show, such as user_id=u1; give it again for pairs.  [default: all groups]",
+)
+@click.option("--as-of", help="Time of the values, as the log holds times.  [default: now]")
+def show(run: Path, store: str, keys: tuple[str, ...], as_of: str | None) -> None:
+    """Show what a store holds: of each group, or of one user or item."""
+    from serving.state.online.describe import group_summaries, key_summary
+
+    with reported(), _opened(store, writes=False) as opened:
+        definition = _saved(run).definition
+        if not keys:
+            table = _table("key", "keys", "MB", "newest row", "age", "lag", title=store)
+            for group in group_summaries(opened, definition):
+                table.add_row(
+                    ", ".join(group.by) or "all rows",
+                    f"{group.keys:,}",
+                    f"{group.size / 1e6:,.1f}",
+                    group.newest or "none",
+                    _duration(group.age),
+                    _duration(group.lag) if group.lag is not None else "not followed",
+                )
+            CONSOLE.print(table)
+            CONSOLE.print(f"Size of the store: {opened.size() / 1e6:,.1f} MB")
+            return
+        table = _table("feature", "value now" if as_of is None else "value", "events", "by")
+        for feature in key_summary(opened, definition, _key_values(keys), as_of):
+            ages = ", ".join(f"{_duration(age)} ago" for age in feature.ages)
+            table.add_row(feature.name, _value(feature.value), ages, ", ".join(feature.by))
+        CONSOLE.print(table)
+
+
+@state.command()
+@_of_store
+def forget(run: Path, store: str) -> None:
+    """Remove keys without a row for `forget_after`, and old event ids.
+
+    Values stay as they are: a later row and a later request need nothing of what is removed.
+    """
+    from serving.state.online.expiry import forget_old
+
+    with reported(), _opened(store) as opened:
+        for group in forget_old(opened, _saved(run).definition):
+            CONSOLE.print(
+                f"[bold]forget[/bold]: {group.removed:,} of {group.keys:,} keys of "
+                f"{', '.join(group.by) or 'all rows'}"
+            )
+
+
+def _key_values(keys: tuple[str, ...]) -> dict[str, str]:
+    for key in keys:
+        if "=" not in key:
+            raise DataError(f"--key: expected COLUMN=VALUE. Received: {key!r}.")
+    return {name: value for name, _, value in (key.partition("=") for key in keys)}
+
+
+def _table(*columns: str, title: str | None = None) -> Table:
+    table = Table(title=None if title is None else escape(title), title_justify="left")
+    for column in columns:
+        table.add_column(column)
+    return table
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return escape(", ".join("null" if one is None else str(one) for one in value)) or "none"
+    return "nothing known" if value != value else f"{value:g}"
+
+
+def _duration(seconds: float | None) -> str:
+    """A time in the largest unit of which it has two."""
+    if seconds is None:
+        return "unknown"
+    units = (("d", 86_400), ("h", 3600), ("min", 60))
+    unit, size = next(((u, size) for u, size in units if seconds >= 2 * size), ("s", 1))
+    return f"{seconds / size:,.0f} {unit}"
+
+
 def _summary(followed: Followed, letters: DeadLetters, store: str) -> None:
     CONSOLE.print(
         f"[bold]follow[/bold]: {_in_words(followed)}  [dim]{escape(store)}[/dim]", soft_wrap=True
@@ -172,12 +256,12 @@ def _saved(run: Path) -> SavedState:
 
 
 @contextlib.contextmanager
-def _opened(url: str) -> Iterator[Store]:
+def _opened(url: str, writes: bool = True) -> Iterator[Store]:
     from serving.state.stores.open_store import open_store
     from serving.state.stores.store import StoreUnavailable
 
-    with contextlib.closing(open_store(url)) as store:
-        try:
+    try:
+        with contextlib.closing(open_store(url, writes)) as store:
             yield store
-        except StoreUnavailable as error:
-            raise DataError(str(error)) from None
+    except StoreUnavailable as error:
+        raise DataError(str(error)) from None

@@ -207,7 +207,7 @@ class Prepared:
             notes |= batch.notes()
         written = self._store.write(list(itertools.chain(*changes)), notes, self._expire)
         made = iter(written)
-        for batch, of_batch in zip(self._batches, changes, strict=True):
-            if of_batch:
-                batch.settle(np.array([next(made) for _ in of_batch]))
+        for batch, of_group in zip(self._batches, changes, strict=True):
+            if of_group:
+                batch.settle(np.array([next(made) for _ in of_group]))
         return all(written)

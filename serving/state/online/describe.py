@@ -1,0 +1,163 @@
+"""What a store holds, for an operator: of each group, and of one key."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from serving.state.definitions.definition import TICKS, StateDefinition
+from serving.state.definitions.group import Group
+from serving.state.definitions.history_options import HistoryOptions
+from serving.state.errors import DataError, require_column
+from serving.state.keyed.blobs import decode
+from serving.state.keyed.key_states import no_time
+from serving.state.online.clock import Clock
+from serving.state.online.notes import FOLLOWED, Notes
+from serving.state.online.reader import StateReader
+from serving.state.online.request_keys import request_keys
+from serving.state.stores.store import Cell, Store
+
+
+@dataclass(frozen=True)
+class GroupSummary:
+    """The state of one group.
+
+    Attributes:
+        by: The columns of the key.
+        keys: How many there are.
+        size: Bytes of their states.
+        newest: Time of the newest row; None: there was none.
+        age: Seconds since then, if the unit of the times is known.
+        lag: Seconds since a follower had read all of its log; None: nothing follows one.
+    """
+
+    by: tuple[str, ...]
+    keys: int
+    size: int
+    newest: str | None
+    age: float | None
+    lag: float | None
+
+
+@dataclass(frozen=True)
+class FeatureSummary:
+    """One feature of a key.
+
+    Attributes:
+        by: The columns of the key.
+        name: The feature.
+        value: Its value.
+        ages: Of a history, seconds since each event, if the unit of the times is known.
+    """
+
+    by: tuple[str, ...]
+    name: str
+    value: Any
+    ages: list[float]
+
+
+def group_summaries(store: Store, definition: StateDefinition) -> list[GroupSummary]:
+    """The state of each group; walks all keys."""
+    clock = Clock(definition)
+    summaries = []
+    for group in definition.groups:
+        sizes = [len(blob) for _, blob in store.cells(group.fingerprint)]
+        notes = Notes.read(store, group)
+        is_empty = notes.newest == no_time(group)
+        followed = notes.of.get(FOLLOWED)
+        summaries.append(
+            GroupSummary(
+                group.by,
+                len(sizes),
+                sum(sizes),
+                None if is_empty else clock.shown(notes.newest),
+                None if is_empty else _seconds(definition, clock.now(), notes.newest),
+                None if followed is None else max(0.0, time.time() - float(followed)),
+            )
+        )
+    return summaries
+
+
+def key_summary(
+    store: Store, definition: StateDefinition, keys: Mapping[str, str], as_of: str | None
+) -> list[FeatureSummary]:
+    """The features whose keys are given.
+
+    Args:
+        store: The store.
+        definition: The features.
+        keys: Values of columns of keys, as text.
+        as_of: The time of the values, as the log holds times. None: now.
+
+    Raises:
+        DataError: A column is none of a key, a value is of another type, or a time is needed.
+    """
+    for name in keys:
+        require_column(sorted(definition.keys), name, "a key of the state", "--key")
+    context = dict.fromkeys(definition.keys) | {n: _value(definition, n, keys[n]) for n in keys}
+    resolved = StateReader(store, definition).values(context, {}, _time(definition, as_of))
+    values, moment = resolved.context, resolved.as_of
+    return [
+        FeatureSummary(group.by, feature.name, values[feature.name], ages)
+        for group in definition.groups
+        if group.by and set(group.by) <= set(keys)
+        for feature, ages in zip(
+            group.features, _ages(store, definition, group, context, moment), strict=True
+        )
+    ]
+
+
+def _ages(
+    store: Store,
+    definition: StateDefinition,
+    group: Group,
+    context: Mapping[str, Any],
+    moment: int | float,
+) -> list[list[float]]:
+    """Of each history of a key, seconds since each event; of other features nothing."""
+    parts = [request_keys([context[n]], group.key_kinds[n], n)[0] for n in group.by]
+    if None in parts:
+        return [[] for _ in group.features]
+    key = tuple(part for part in parts if part is not None)
+    states = decode(group, store.read([Cell(group.fingerprint, key)]))
+    at = np.maximum(states.newest, moment)
+    begin = states.begin(np.arange(1), at)
+    ages = []
+    for feature, past in zip(group.features, states.pasts, strict=True):
+        times: list[int | float] = []
+        if isinstance(feature, HistoryOptions):
+            (start,), (end,) = past.ranges_of_keys(at, begin)
+            times = past.time[start:end].tolist()
+        since = [_seconds(definition, at[0].item(), time) for time in times]
+        ages.append([age for age in since if age is not None])
+    return ages
+
+
+def _value(definition: StateDefinition, name: str, text: str) -> Any:
+    kind = definition.key_kinds[name]
+    try:
+        return {"string": str, "int64": int, "float64": float}[kind](text)
+    except ValueError:
+        raise DataError(f"--key: {name!r}: expected {kind}. Received: {text!r}.") from None
+
+
+def _time(definition: StateDefinition, text: str | None) -> Any:
+    """A time as the log holds it."""
+    with contextlib.suppress(ValueError):
+        if text is not None and definition.groups[0].ticks is None:
+            return int(text) if text.lstrip("-").isdigit() else float(text)
+    return text
+
+
+def _seconds(
+    definition: StateDefinition, now: int | float | None, then: int | float
+) -> float | None:
+    """Seconds between two times; None if their unit is not known."""
+    unit = definition.time_unit
+    ticks = definition.groups[0].ticks or (None if unit is None else TICKS[unit])
+    return None if now is None or ticks is None else (now - then) / ticks
