@@ -120,6 +120,28 @@ class GroupBatch:
         self._written = self._key, self.new  # of the last changes
 
     @property
+    def group(self) -> bytes:
+        """The fingerprint of the group."""
+        return self._group.fingerprint
+
+    @property
+    def loading(self) -> bytes:
+        """The load to which the places of the store belong."""
+        return self._notes.loading
+
+    def check_loading(self, loading: bytes) -> None:
+        """Checks that the places of the store belong to the load of these rows.
+
+        Raises:
+            DataError: The state was loaded anew.
+        """
+        if loading != self.loading:
+            raise DataError(
+                "The state was loaded anew while events were added. Start the command again: it "
+                "goes on from the state that was loaded."
+            )
+
+    @property
     def cells(self) -> list[Cell]:
         """The cells that are not written yet."""
         return [self._cells[number] for number in self._pending]
@@ -161,11 +183,7 @@ class GroupBatch:
             DataError: The state was loaded anew meanwhile.
         """
         notes = Notes.read(self._store, self._group)  # another writer may have moved it on
-        if notes.loading != self._notes.loading:
-            raise DataError(
-                "The state was loaded anew while events were added. Start the command again: it "
-                "goes on from the state that was loaded."
-            )
+        self.check_loading(notes.loading)
         noted: dict[bytes, bytes] = {}
         times = self._rows.time[self._allowed]
         if len(times):

@@ -56,6 +56,7 @@ class StateWriter:
         self._store = store
         self._definition = definition
         self._clock = clock or Clock(definition)
+        self._loadings: dict[bytes, bytes] = {}  # by the fingerprint of a group
 
     def push(
         self, events: Sequence[Mapping[str, Any]], groups: Sequence[Group] | None = None
@@ -129,6 +130,9 @@ class StateWriter:
             for group, of_group in zip(self._definition.groups, measured, strict=True)
             if groups is None or group in groups
         ]
+        if places is not None:  # which belong to one load
+            for batch in batches:
+                batch.check_loading(self._loadings.setdefault(batch.group, batch.loading))
         return Prepared(self._store, batches, ahead, self._definition.expire_ids)
 
     def check(self, rows: pa.Table) -> None:

@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from serving.state.errors import DataError
 from serving.state.online.group_batch import Places
+from serving.state.online.load import load_state
 from serving.state.online.reader import StateReader
 from serving.state.online.writer import StateWriter
 from tests.serving.state.following.conftest import PAST, Following, write_files
@@ -160,4 +162,17 @@ def test_two_followers_count_once(following: Make, tmp_path: Path, rows: pa.Tabl
         (one if number % 2 else two).catch_up()
     one.catch_up()
     two.catch_up()
+    assert values(followed) == in_one_batch(following("other"), rows)
+
+
+def test_load_under_a_follower_is_an_error(following: Make, tmp_path: Path, rows: pa.Table) -> None:
+    followed = following()
+    running = followed.follower()
+    pq.write_table(rows.slice(PAST, 7), tmp_path / "log/1.parquet")
+    running.catch_up()
+    load_state(followed.saved, followed.store, force=True)
+    pq.write_table(rows.slice(PAST + 7), tmp_path / "log/2.parquet")
+    with pytest.raises(DataError, match="loaded anew"):
+        running.catch_up()
+    followed.catch_up()
     assert values(followed) == in_one_batch(following("other"), rows)
