@@ -13,6 +13,7 @@ from serving.state.online.notes import LOADED, LOADING, NEWEST, Notes
 from serving.state.saved import SavedState, Stored
 from serving.state.stores.store import Cell, SeenId, Store
 
+_ALL = b"\xff" * 8  # after all buckets of event ids
 _LOAD = b"load"  # before the fingerprint of a group: how far its load is
 
 
@@ -76,6 +77,8 @@ def load_state(
             if saved.newest is not None:
                 begun[group.fingerprint + NEWEST] = repr(saved.newest).encode()
             store.load([], [], begun)
+        if before.parts == 0:  # of events that are read again, none may be known
+            store.forget_ids(group.fingerprint, _ALL)
         written += _load_rest(saved, store, group, before, progress)
     return written
 
