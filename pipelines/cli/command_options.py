@@ -168,7 +168,7 @@ skew_options = _adding(
         type=click.IntRange(min=0),
         default=200,
         show_default=True,
-        help="Number of calls to score again.",
+        help="Number of calls to score again, and with --state of users to replay.",
     ),
     click.option(
         "--tolerance",
@@ -176,9 +176,17 @@ skew_options = _adding(
         help="Largest allowed score difference.  [default: export.tolerance]",
     ),
     click.option(
+        "--state",
+        "events",
+        metavar="EVENTS",
+        type=click.Path(path_type=Path),
+        help="Also compare what a store gave with a replay of the events after `ingest`: the "
+        "folder that `state follow` reads.",
+    ),
+    click.option(
         "--fail-on-shift",
         is_flag=True,
-        help="Exit with status 3 if a feature has shifted or a score differs.",
+        help="Exit with status 3 if a feature has shifted, or a score or a store's value differs.",
     ),
 )
 

@@ -84,7 +84,7 @@ def decode(content: bytes, schema: Schema, grouped: bool) -> LoggedRequests:
     """
     kind, log = parse(content)
     if kind == "predict_log":
-        arrays = {name: _array(name, proto) for name, proto in log.request.inputs.items()}
+        arrays = {name: array_of(name, proto) for name, proto in log.request.inputs.items()}
         read = _from_serialized if _are_examples(arrays, schema) else _from_arrays
         context, candidates, lengths = read(arrays, schema)
         answers = log.response.outputs
@@ -96,14 +96,19 @@ def decode(content: bytes, schema: Schema, grouped: bool) -> LoggedRequests:
     scores = {}
     for task in schema.tasks:
         if task.name in answers:
-            score = _array(task.name, answers[task.name]).reshape(-1)
+            score = array_of(task.name, answers[task.name]).reshape(-1)
             if len(score) != lengths.sum():
                 raise UnreadableCall(f"output {task.name!r} does not have one score per candidate")
             scores[task.name] = score.astype("float32")
     return LoggedRequests(context, candidates, lengths, scores)
 
 
-def _array(name: str, proto: Any) -> np.ndarray:
+def array_of(name: str, proto: Any) -> np.ndarray:
+    """The array of a logged tensor.
+
+    Raises:
+        UnreadableCall: Its bytes are damaged.
+    """
     try:
         return tf.make_ndarray(proto)
     except (TypeError, ValueError):

@@ -21,7 +21,11 @@ _AT_ONCE = 64  # calls: one may hold thousands of candidates
 
 
 class LoggedCall(NamedTuple):
-    """One logged call; `log` is a serialized `tensorflow.serving.PredictionLog`."""
+    """One logged call.
+
+    `log` is a serialized `tensorflow.serving.PredictionLog`; `state` says in JSON how a store
+    completed the request, and is empty if none did.
+    """
 
     time: datetime
     request_id: str
@@ -30,6 +34,7 @@ class LoggedCall(NamedTuple):
     method: str
     signature: str
     log: bytes
+    state: str
 
 
 @dataclass(frozen=True)
@@ -76,10 +81,10 @@ class LogFolder:
             model: Only calls of this model.
             since, until: Only calls in this time, the end excluded.
         """
-        for batch in self._batches(list(COLUMNS), since, until):
+        for batch in self._batches([*COLUMNS, "state"], since, until):
             of_model = batch if model is None else batch.filter(pc.equal(batch["model"], model))
             for values in of_model.to_pylist():
-                yield LoggedCall(*(values[name] for name in COLUMNS))
+                yield LoggedCall(**{"state": "", **values})  # older logs have no such column
 
     def choose_model(self, name: str | None, usual: str | None = None) -> str:
         """The given model name, or the only one of the log, or the usual one.

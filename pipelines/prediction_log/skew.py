@@ -34,11 +34,13 @@ from pipelines.export.file_list import versions_in
 from pipelines.features import FittedFeatures
 from pipelines.prediction_log.log_folder import COLUMNS, LogFolder, as_utc
 from pipelines.prediction_log.recompute import recompute
+from pipelines.prediction_log.state_skew import measure_state_skew
 from pipelines.prediction_log.summary import LogSummary, Period, summarise_log
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Where
 from pipelines.storage.request_rows import check_requests
 from recsys_attn.models import RankingModel
+from serving.state.saved import SavedState
 
 NO_LABELS = (
     "A log has no labels: whether the scores are calibrated or in a good order cannot be said "
@@ -56,10 +58,12 @@ class SkewOptions:
         model: Model name in the log. None: the export's name.
         since, until: Only calls in this time.
         period: Period of the drift over time.
-        sample: Number of calls to score again.
+        sample: Number of calls to score again, and of users whose events are replayed.
         versions: Versions in the log that belong to this run. Empty: those of its export folder.
         tolerance: Largest allowed score difference. None: the export's.
         seed: Seed of the sample.
+        events: Folder of the events that a store got after `ingest`: the values that it gave are
+            compared with a replay of them, for `sample` users. None: they are not compared.
     """
 
     log: Where
@@ -72,6 +76,7 @@ class SkewOptions:
     versions: tuple[int, ...] = ()
     tolerance: float | None = None
     seed: int = 0
+    events: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,7 @@ class Baseline:
         exported: Versions in its export folder of this model.
         name: Name of its export.
         tolerance: Tolerance of its export's parity check.
+        state: Folder of its state; there is one if it has features over time.
     """
 
     fitted: FittedFeatures
@@ -96,6 +102,7 @@ class Baseline:
     exported: frozenset[int]
     name: str
     tolerance: float
+    state: Path
 
 
 def measure_skew(options: SkewOptions, baseline: Baseline, progress: Progress) -> dict[str, Any]:
@@ -149,12 +156,15 @@ def measure_skew(options: SkewOptions, baseline: Baseline, progress: Progress) -
         "periods": _periods(served, fitted, reference, scores),
         "recomputed": _recomputed(served, versions, options, baseline),
         "notes": [NO_LABELS],
+        "state": _state(log, model, options, baseline, versions),
     }
 
 
 def has_failed(result: dict[str, Any]) -> bool:
-    """Whether a feature or score has shifted, or a recomputed score differs."""
-    return bool(result["shifted"]) or result["recomputed"]["over"] > 0
+    """Whether a feature or score has shifted, or a recomputed score or a store's value differs."""
+    state = result["state"]
+    differs = state is not None and bool(state["unequal"] or state["notes"])
+    return bool(result["shifted"]) or result["recomputed"]["over"] > 0 or differs
 
 
 def save_skew(result: dict[str, Any], target: Path) -> None:
@@ -212,6 +222,21 @@ def _served(
         versions,
         progress.start("reading", None),
     )
+
+
+def _state(
+    log: LogFolder,
+    model: str,
+    options: SkewOptions,
+    baseline: Baseline,
+    versions: frozenset[int],
+) -> dict[str, Any] | None:
+    """The values that a store gave against a replay; None without events."""
+    if options.events is None:
+        return None
+    entries = log.entries(model, as_utc(options.since), as_utc(options.until))
+    saved = SavedState.open(baseline.state)
+    return measure_state_skew(entries, saved, options.events, options.sample, versions)
 
 
 def _reference_scores(baseline: Baseline, reference: Statistics) -> tuple[Statistics, str]:

@@ -14,6 +14,7 @@ from pipelines.report import skew_plots
 from pipelines.report.html import environment
 from pipelines.report.numbers import ABSENT, count, decimal, number_table
 from pipelines.report.plots import Picture
+from pipelines.report.state_table import STATE_HEADS, by_share, print_state, state_cells, state_line
 
 _STYLES = {"shifted": "bold red", "watch": "yellow", "few rows": "dim"}
 _ORDER = ("shifted", "watch", "few rows", "stable")
@@ -37,6 +38,7 @@ def write_skew_report(result: Mapping[str, Any], name: str, out_file: Path) -> N
             features=ordered,
             pictures=_pictures(result, ordered),
             counts={status: _count(result, status) for status in _ORDER},
+            state=_state(result["state"]),
         )
     )
     with atomic_file(out_file) as part:
@@ -64,6 +66,8 @@ def print_skew(console: Console, result: Mapping[str, Any]) -> None:
     console.print(f"  {escape(recomputed_line(result['recomputed']))}", soft_wrap=True)
     for reason, number in result["unreadable"].items():
         console.print(f"  {number:,} calls left out: {escape(reason)}", soft_wrap=True)
+    if result["state"] is not None:
+        print_state(console, result["state"])
 
 
 def recomputed_line(comparison: Mapping[str, Any]) -> str:
@@ -76,6 +80,22 @@ def recomputed_line(comparison: Mapping[str, Any]) -> str:
         f"{comparison['rows']:,} rows of {comparison['calls']:,} calls scored again: largest "
         f"difference {difference}, {comparison['over']:,} over {comparison['tolerance']:g}"
     )
+
+
+def _state(state: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The texts of the section of the store."""
+    if state is None:
+        return None
+    return {
+        "line": state_line(state),
+        "heads": STATE_HEADS,
+        "rows": {
+            name: (*state_cells(column), column["where"])
+            for name, column in by_share(state).items()
+        },
+        "notes": state["notes"],
+        "left_out": state["left_out"],
+    }
 
 
 def _ordered(features: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

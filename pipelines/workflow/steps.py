@@ -244,6 +244,7 @@ class Steps(RunSteps):
             exported_versions(self.export_folder, train["fingerprint"]),
             self.export_folder.name,
             self.experiment.export.tolerance,
+            self.run.path("ingest") / log_state.FOLDER,
         )
 
     def statistics(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +14,26 @@ from serving.state.following.log import BATCH_ROWS, Events, JsonEvents, TableEve
 
 ROW_BITS = 40  # of the place of a row in its file
 _LINES = (".jsonl", ".ndjson")
-ENDS = (".parquet", *_LINES)
+_ENDS = (".parquet", *_LINES)
 _CHANGED = "has changed after it was read; give new rows in a file of a new name"
 _LONGEST = 1 << 20  # bytes of a line
+
+
+def event_files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """The files of events in a folder by their names, in whose order they come."""
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        is_hidden = any(part[0] in "._" for part in name.split("/"))
+        if path.suffix in _ENDS and not is_hidden and not path.is_dir():
+            yield name, path
+
+
+def is_among(files: Mapping[str, int], name: str, size: int) -> bool:
+    """Whether a file is among some others, by name and size."""
+    return any(
+        of_size == size and (other == name or other.endswith(f"/{name}"))
+        for other, of_size in files.items()
+    )
 
 
 def readable_end(path: Path, start: int) -> int:

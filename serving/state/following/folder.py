@@ -8,7 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from serving.state.errors import DataError
-from serving.state.following.files import ENDS, ROW_BITS, read_from, readable_end
+from serving.state.following.files import (
+    ROW_BITS,
+    event_files,
+    is_among,
+    read_from,
+    readable_end,
+)
 from serving.state.following.log import Events, LogRows, log_id
 from serving.state.following.stretches import Stretch, Stretches
 from serving.state.online.group_batch import Places
@@ -92,25 +98,23 @@ class FolderLog:
     def _placed(self, stretch: Stretch, rows: np.ndarray, events: Events) -> LogRows:
         places = (stretch.number << ROW_BITS) + rows
         known_by = frozenset(
-            group for group, files in self._known.items() if _has(files, stretch.name, stretch.stop)
+            group
+            for group, files in self._known.items()
+            if is_among(files, stretch.name, stretch.stop)
         )
         of = Places(self._log, places, int(places[-1]), known_by)
         return LogRows(stretch.name, rows, of, events)
 
     def _new(self) -> Iterator[tuple[str, int]]:
         """Files with unread bytes, in the order of their names, and where these end."""
-        for path in sorted(self._folder.rglob("*")):
-            name = path.relative_to(self._folder).as_posix()
-            is_hidden = any(part[0] in "._" for part in name.split("/"))
-            if path.suffix not in ENDS or is_hidden or path.is_dir():
-                continue
+        for name, path in event_files(self._folder):
             try:
                 size = path.stat().st_size
                 taken = self._stretches.ends.get(name, 0)
                 if size < taken:
                     self._once(name, "is shorter than when it was read")
                 elif size > taken and not all(
-                    _has(files, name, size) for files in self._known.values()
+                    is_among(files, name, size) for files in self._known.values()
                 ):
                     stop = readable_end(path, taken)
                     if stop > taken:
@@ -125,11 +129,3 @@ class FolderLog:
         if sentence not in self._reported:
             self._reported.add(sentence)
             self._report(sentence)
-
-
-def _has(files: Mapping[str, int], name: str, size: int) -> bool:
-    """Whether a file is among some others, by name and size."""
-    return any(
-        of_size == size and (other == name or other.endswith(f"/{name}"))
-        for other, of_size in files.items()
-    )

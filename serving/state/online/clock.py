@@ -18,6 +18,8 @@ from serving.state.columns.times import (
 from serving.state.definitions.definition import TICKS, StateDefinition
 from serving.state.errors import DataError
 
+_AHEAD = 300  # seconds that another clock may be ahead of this one
+
 
 class Clock:
     """The time of now as the log would hold it.
@@ -47,6 +49,11 @@ class Clock:
             return None
         ticks = seconds * TICKS[self._unit]
         return int(ticks) if pa.types.is_integer(self._kind) else ticks
+
+    @property
+    def limit(self) -> int | float | None:
+        """The latest time of a row that is not of the future; None as of `now`."""
+        return self.now(_AHEAD)
 
     @property
     def is_whole_number(self) -> bool:

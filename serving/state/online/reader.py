@@ -14,15 +14,14 @@ from serving.state.definitions.group import Group
 from serving.state.definitions.history_options import HistoryOptions
 from serving.state.errors import require_column
 from serving.state.keyed.blobs import decode
+from serving.state.keyed.history_lists import history_lists
 from serving.state.keyed.key_states import KeyStates
 from serving.state.keyed.keys import Key, KeyKind
-from serving.state.keyed.listed_values import from_words
 from serving.state.keyed.profiles import decode_profile
 from serving.state.online.clock import Clock
 from serving.state.online.recent_blobs import RecentBlobs
 from serving.state.online.request_keys import request_keys
 from serving.state.online.user_profiles import user_cells
-from serving.state.past.past import Past
 from serving.state.past.values import feature_values
 from serving.state.stores.store import Cell, Store
 
@@ -182,7 +181,7 @@ class _Values:
         moment = np.maximum(states.newest, self._moment)
         begin = states.begin(np.arange(len(moment)), moment)
         if isinstance(feature, HistoryOptions):
-            of_keys = self._lists(feature, past, states, moment, begin)
+            of_keys = history_lists(states, place, past.ranges_of_keys(moment, begin), moment)
             lists = [of_keys[number] if number >= 0 else [] for number in keys.number]
             return lists if keys.is_of_candidates else lists[0]
         prior = self._prior(feature, moment)
@@ -198,22 +197,3 @@ class _Values:
         # One moment, but for keys whose newest event is later than the request.
         at, of_row = np.unique(np.maximum(priors.newest[0], moment), return_inverse=True)
         return priors.pasts[place].totals_before(np.zeros(len(at), np.int64), at)[of_row]
-
-    def _lists(
-        self,
-        feature: HistoryOptions,
-        past: Past,
-        states: KeyStates,
-        moment: np.ndarray,
-        begin: np.ndarray | None,
-    ) -> list[list[Any]]:
-        start, end = past.ranges_of_keys(moment, begin)
-        lists: list[list[Any]] = []
-        kind = states.group.key_kinds[feature.of]
-        for first, last, at in zip(start, end, moment, strict=True):
-            if feature.ages:
-                lists.append(((at - past.time[first:last]) / past.rule.second).tolist())
-            else:
-                known, words = past.parts[first:last].T
-                lists.append(from_words(known, words.copy(), kind, states.texts))
-        return lists

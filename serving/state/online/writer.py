@@ -23,7 +23,6 @@ from serving.state.online.user_profiles import push_users
 from serving.state.stores.store import Change, Store, StoreUnavailable
 
 _ATTEMPTS = 50  # that other writers may undo
-_AHEAD = 300  # seconds that a clock may be ahead of this one
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ class StateWriter:
             StoreUnavailable: The store cannot be read.
         """
         measured, time = self._measured(rows), self._times(rows)
-        limit = self._clock.now(_AHEAD)
+        limit = self._clock.limit
         ahead = np.zeros(len(time), bool) if limit is None else time > limit
         event_id = self._definition.event_id
         late = self._definition.late_ticks
