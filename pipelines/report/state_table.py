@@ -11,7 +11,7 @@ from rich.markup import escape
 from pipelines.report.numbers import ABSENT, count, number_table, percent, ratio
 
 _SHARES = ("equal", "missing", "extra", "different")
-STATE_HEADS = ("values", *_SHARES, "largest difference", "inserts", "deletes")
+STATE_HEADS = ("values", *_SHARES, "largest", "inserts", "deletes")
 
 
 def state_cells(column: Mapping[str, Any]) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from serving.state.online.reader import StateReader
 from serving.state.saved import SavedState
 from serving.state.stores.lmdb_store import LmdbStore
 from serving.state.stores.store import StoreUnavailable
+from tests.integration.commands import invoke
 from tests.serving.commands import free_port
 from tests.serving.conftest import wait_until
 from tests.support.once import once
@@ -209,6 +210,38 @@ def test_pushed_events_change_the_answer(export: Path, store: Path, tmp_path: Pa
         server.stop()
     with Client(f"localhost:{port}", timeout=1) as client, pytest.raises(Unavailable):
         client.push([event])
+
+
+def test_logged_values_are_those_of_a_replay(export: Path, store: Path, tmp_path: Path) -> None:
+    config = ServerConfig(
+        str(export),
+        port=0,
+        state=f"lmdb:{copied(store, tmp_path)}",
+        allow_push=True,
+        prediction_log_dir=str(tmp_path / "log"),
+        prediction_log_sampling_rate=1.0,
+    )
+    server, port = create_server(config)
+    server.start()
+    event = {"user": "5", "item": 3, "time": NEWEST + 60, "click": 1}
+    with Client(f"localhost:{port}", model="live", timeout=60) as client:
+        client.push([event])
+        for user in map(str, range(7)):
+            client.rank({"user": user, "as_of": LATER}, [{"item": item} for item in ITEMS])
+            client.rank({"user": user}, [{"item": item} for item in ITEMS])
+    server.stop()
+    run = Path(shutil.copytree(export.parents[1], tmp_path / "run"))
+    events = tmp_path / "events"
+    events.mkdir()
+    (events / "0.jsonl").write_text(json.dumps(event) + "\n")
+    result = invoke("skew", run, "--log", tmp_path / "log", "--state", events)
+    assert "store: 14 requests of 7 users against 1 events" in result.output
+    state = json.loads((run / "skew.json").read_text())["state"]
+    assert (state["unequal"], state["notes"], state["left_out"]) == (0, [], {})
+    assert {name: column["equal"] for name, column in state["columns"].items()} == {
+        "clicked": 14, "ages": 14, "user_clicks": 14, "item_ctr": 56, "pair_seen": 56
+    }  # fmt: skip
+    assert "Values of the store" in (run / "skew.html").read_text()
 
 
 def test_without_the_store_features_are_missing(

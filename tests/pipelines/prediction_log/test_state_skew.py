@@ -16,6 +16,7 @@ import pytest
 from tensorflow_serving.apis import prediction_log_pb2
 
 from pipelines.common.errors import PipelineError
+from pipelines.prediction_log import replay
 from pipelines.prediction_log.log_folder import LoggedCall
 from pipelines.prediction_log.state_skew import measure_state_skew
 from serving.encoding.codec import encode
@@ -125,7 +126,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return World(saved, folder / "events", [*calls_of(saved.definition, folder, log, moments)])
 
 
-def test_values_of_ingest_are_equal_to_the_replay(world: World) -> None:
+@pytest.mark.parametrize("at_once", [7, 65_536])
+def test_values_of_ingest_are_equal_to_the_replay(
+    world: World, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(replay, "_AT_ONCE", at_once)  # rows that wait in memory
     result = world.measure()
     assert result["requests"] == 2 * len(USERS)
     assert result["users"] == len(USERS) + 1  # nobody is a user of each request

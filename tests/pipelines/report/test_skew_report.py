@@ -75,6 +75,7 @@ def found(**changes: Any) -> dict[str, Any]:
             "over": 7,
         },
         "notes": ["A log has no labels."],
+        "state": None,
         **changes,
     }
 
@@ -146,3 +147,35 @@ def test_only_the_largest_bins_are_drawn_in_their_order() -> None:
     assert len(shown) == 14
     assert shown == sorted(shown)
     assert min(i % 7 for i in shown) == 4
+
+
+def test_values_of_the_store_have_a_section(tmp_path: Path) -> None:
+    equal = {"rows": 8, "equal": 8, "missing": 0, "extra": 0, "different": 0, "where": ""}
+    numbers = {"largest": 0.0, "inserts": None, "deletes": None}
+    lists = {"equal": 2, "missing": 6, "where": "<r1>", "inserts": 0, "deletes": 1234}
+    state = {
+        "events": "events",
+        "users": 3,
+        "requests": 8,
+        "replayed": 4321,
+        "late": 0,
+        "left_out": {"no value came from a store": 5},
+        "columns": {"ctr": equal | numbers, "clicked": equal | numbers | lists},
+        "unequal": 6,
+        "notes": ["7 counts lack events."],
+    }
+    assert "Values of the store" not in page(tmp_path)
+    html = page(tmp_path, state=state)
+    section = html.partition("<h2>Values of the store</h2>")[2].partition("</section>")[0]
+    assert "8 requests of 3 users against 4,321 events of events." in section
+    assert re.findall(r'<th scope="row">(.*?)</th><td>8</td><td>(.*?)</td>', section) == [
+        ("clicked", "25%"),
+        ("ctr", "100%"),
+    ]
+    for text in ("7 counts lack events.", "&lt;r1&gt;", "1,234", "5 not compared: no value came"):
+        assert text in section
+    console = Console(file=io.StringIO(), width=120)
+    print_skew(console, found(state=state))
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    for text in ("clicked", "25%", "75%", "1,234", "7 counts lack events.", "5 not compared"):
+        assert text in printed
