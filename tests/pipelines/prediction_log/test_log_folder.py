@@ -29,7 +29,8 @@ def test_calls_are_read_in_order(tmp_path: Path) -> None:
     (tmp_path / ".half.parquet.tmp").write_bytes(b"half")  # a server has not finished it
     entries = list(LogFolder.open(write(tmp_path)).entries())
     assert [entry.request_id for entry in entries] == [str(number) for number in range(30)]
-    assert entries[4] == (BEGIN + timedelta(hours=4), "4", "tiny", 3, "Predict", "rank", b"log")
+    fourth = BEGIN + timedelta(hours=4)
+    assert entries[4] == (fourth, "4", "tiny", 3, "Predict", "rank", b"log", "")
 
 
 @pytest.mark.parametrize(
