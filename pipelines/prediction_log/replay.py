@@ -156,8 +156,9 @@ class _Group:
 
     def totals(self, place: int, moment: np.ndarray) -> np.ndarray:
         """`(rows, parts)`: of the running priors, whose group has one key."""
+        at, of_row = np.unique(moment, return_inverse=True)  # candidates share one
         past = self.finished.pasts[place]
-        return past.totals_before(np.zeros(len(moment), np.int64), moment)
+        return past.totals_before(np.zeros(len(at), np.int64), at)[of_row]
 
     def lists(self, place: int, key: np.ndarray, moment: np.ndarray) -> list[list[Any]]:
         """The lists of a history."""
