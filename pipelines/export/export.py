@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from pipelines.experiment.export_options import ExportOptions
 from pipelines.export.file_list import FILES, list_files
+from pipelines.export.packed_state import STATE
 from pipelines.export.parity import check_parity, sample_requests
-from pipelines.export.raw_inputs import OF_CANDIDATES
-from pipelines.export.serving_module import ServingModule, raw_shape
+from pipelines.export.rank_states import RankStates, why_stateless
+from pipelines.export.serving_module import ServingModule
 from pipelines.export.signatures import (
     EXAMPLE_INPUTS,
     PREDICT_METHOD,
@@ -23,7 +24,6 @@ from pipelines.export.signatures import (
 )
 from pipelines.export.warmup import WARMUP_FILE, warmup_logs, write_warmup
 from pipelines.features import FittedFeatures
-from pipelines.features.graph import raw_dtype
 from pipelines.items import ItemTable
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import RankingModel
@@ -52,7 +52,9 @@ def export(
     schema = fitted.raw_schema
     requests = sample_requests(schema, sample, request, options.parity_rows)
     module = ServingModule(model, fitted)
-    signatures = module.signatures()
+    reason = why_stateless(model)
+    states = None if reason else RankStates(model, module)
+    signatures = module.signatures() | ({} if states is None else states.signatures())
     added = views(schema)
     tf.saved_model.save(module, str(folder), signatures=signatures)
     add_views(folder, added)
@@ -70,6 +72,8 @@ def export(
         "schema": fitted.schema.to_dict(),
         "items": None if fitted.items is None else _describe_items(fitted, fitted.items),
         "signatures": described,
+        "stateful": states is not None,
+        "state": {"reason": reason} if states is None else states.description,
         "parity": parity,
         FILES: list_files(folder),  # last, when all are written
     }
@@ -86,13 +90,16 @@ def _describe(schema: Schema, signature: str, function: Any) -> dict[str, Any]:
             for name, sides in EXAMPLE_INPUTS[signature].items()
         }
     else:
+        sides = {feature.name: feature.side for feature in schema.features}
+        _, specs = function.structured_input_signature
         inputs = {
-            feature.name: {
-                "dtype": raw_dtype(feature).name,
-                "rank": len(raw_shape(feature, signature in OF_CANDIDATES)),
-                "side": feature.side,
+            name: {
+                "dtype": specs[name].dtype.name,
+                "rank": specs[name].shape.rank,
+                "side": sides.get(name, "context"),
             }
-            for feature in schema.features
+            for name in (*sides, STATE)
+            if name in specs
         }
     outputs = list(function.structured_outputs)
     return {"method": PREDICT_METHOD, "inputs": inputs, "outputs": outputs}

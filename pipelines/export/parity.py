@@ -11,6 +11,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from pipelines.common.errors import PipelineError
+from pipelines.export.packed_state import RANK_FROM_STATE, START
 from pipelines.export.raw_inputs import RANK_SIGNATURE, ROWS_SIGNATURE, Raw, raw_request, raw_rows
 from pipelines.export.signatures import EXAMPLES_SIGNATURE, WITH_CONTEXT, classify_output, ranks
 from pipelines.export.tf_examples import example_request, example_rows
@@ -160,14 +161,28 @@ def _exported(loaded: Any, schema: Schema, requests: list[pa.Table]) -> list[Sco
         *_by_method(schema, _call(loaded, EXAMPLES_SIGNATURE, example_rows(schema, together))),
     ]
     if ranks(schema):
-        ranked = [_call(loaded, RANK_SIGNATURE, raw_request(schema, table)) for table in requests]
+        ranked_inputs = [raw_request(schema, table) for table in requests]
+        ranked = [_call(loaded, RANK_SIGNATURE, raw) for raw in ranked_inputs]
         shared = [
             _call(loaded, EXAMPLES_SIGNATURE + WITH_CONTEXT, example_request(schema, table))
             for table in requests
         ]
         results.append(concatenated([{t: p[0] for t, p in part.items()} for part in ranked]))
         results += _by_method(schema, concatenated(shared))
+        if RANK_FROM_STATE in loaded.signatures:
+            results.append(_from_states(loaded, ranked_inputs))
     return results
+
+
+def _from_states(loaded: Any, requests: list[Raw]) -> Scores:
+    """Scores from the encoded histories of each request."""
+
+    def call(key: str, raw: Raw) -> Scores:
+        names = loaded.signatures[key].structured_input_signature[1]
+        return _call(loaded, key, {name: raw[name] for name in names})
+
+    ranked = [call(RANK_FROM_STATE, {**raw, **call(START, raw)}) for raw in requests]
+    return concatenated([{task: p[0] for task, p in part.items()} for part in ranked])
 
 
 def _by_method(schema: Schema, outputs: Scores) -> list[Scores]:

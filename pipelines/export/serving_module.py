@@ -49,10 +49,10 @@ class ServingModule(tf.Module):
 
     def signatures(self) -> dict[str, Any]:
         """Concrete functions by signature name."""
-        rows = concrete(self._rows, self._raw_specs(per_request=False))
+        rows = concrete(self._rows, self.raw_specs(per_request=False))
         functions = {ROWS_SIGNATURE: rows, EXAMPLES_SIGNATURE: self._examples(rows)}
         if ranks(self._schema):
-            specs = self._raw_specs(per_request=True)
+            specs = self.raw_specs(per_request=True)
             rank = concrete(self._rank, specs)
             functions[RANK_SIGNATURE] = rank
             functions[EXAMPLES_SIGNATURE + WITH_CONTEXT] = self._examples_with_context(rank)
@@ -113,7 +113,8 @@ class ServingModule(tf.Module):
                 outputs[classify_output(task.name, "scores")] = tf.stack([1 - p, p], axis=1)
         return outputs
 
-    def _raw_specs(self, per_request: bool) -> dict[str, tf.TensorSpec]:
+    def raw_specs(self, per_request: bool) -> dict[str, tf.TensorSpec]:
+        """The inputs of rows, or of requests."""
         return {
             feature.name: tf.TensorSpec(raw_shape(feature, per_request), raw_dtype(feature))
             for feature in self._schema.features

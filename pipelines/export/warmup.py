@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 from tensorflow_serving.apis import (
@@ -17,6 +19,7 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from pipelines.export.packed_state import RANK_FROM_STATE, START, STATE, STEP
 from pipelines.export.raw_inputs import OF_CANDIDATES, ROWS_SIGNATURE, Raw, raw_request, raw_rows
 from pipelines.export.signatures import CLASSIFY_METHOD, EXAMPLES_SIGNATURE, FIRST, ranks, views
 from pipelines.export.tf_examples import of_side, write_examples
@@ -35,7 +38,7 @@ def write_warmup(folder: Path, logs: Iterable[prediction_log_pb2.PredictionLog])
 
 
 def warmup_logs(
-    schema: Schema, name: str, requests: list[pa.Table], signatures: Collection[str]
+    schema: Schema, name: str, requests: list[pa.Table], signatures: Mapping[str, Any]
 ) -> list[prediction_log_pb2.PredictionLog]:
     """All requests for Predict, and the first request for the other methods.
 
@@ -45,7 +48,7 @@ def warmup_logs(
         schema: Names the features and the tasks.
         name: Model name.
         requests: Tables of raw rows, one request each.
-        signatures: Signatures of raw tensors of the model.
+        signatures: Functions of raw tensors by signature name.
     """
     logs = [predict_log(name, ROWS_SIGNATURE, raw_rows(schema, table)) for table in requests]
     inputs = [_example_list(schema, table) for table in requests[:1]]
@@ -53,6 +56,9 @@ def warmup_logs(
         for key in OF_CANDIDATES:
             if key in signatures:
                 logs += [predict_log(name, key, raw_request(schema, table)) for table in requests]
+        for key in (START, STEP, RANK_FROM_STATE):
+            if key in signatures:
+                logs.append(_of_states(name, key, raw_request(schema, requests[0]), signatures))
         inputs += [_with_context(schema, table) for table in requests[:1]]
     methods = {
         key: view.method for key, view in views(schema).items() if view.of == EXAMPLES_SIGNATURE
@@ -63,6 +69,17 @@ def warmup_logs(
         ]
         logs.append(_multi_inference_log(name, methods, examples))
     return logs
+
+
+def _of_states(
+    name: str, key: str, raw: Raw, signatures: Mapping[str, Any]
+) -> prediction_log_pb2.PredictionLog:
+    """A request with a state of zeros, where the signature takes a state."""
+    _, specs = signatures[key].structured_input_signature
+    inputs = {one: raw[one] for one in specs if one != STATE}
+    if STATE in specs:
+        inputs[STATE] = np.zeros((1, specs[STATE].shape[1]), np.float32)
+    return predict_log(name, key, inputs)
 
 
 def predict_log(name: str, signature: str, inputs: Raw) -> prediction_log_pb2.PredictionLog:

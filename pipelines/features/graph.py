@@ -28,7 +28,8 @@ class FeatureGraph(tf.Module):
 
     Missing values are the empty string, NaN (or infinity) and the smallest int64. Lists are
     padded on the right with the missing value, to any length. Features of the item table are
-    looked up by the item's id; raw tensors of them are not read.
+    looked up by the item's id; raw tensors of them are not read. Features that the raw tensors
+    lack are left out.
     """
 
     def __init__(self, fitted: FittedFeatures) -> None:
@@ -52,23 +53,25 @@ class FeatureGraph(tf.Module):
         return {
             name: [self._transform(sequence, raw) for sequence in sequences]
             for name, sequences in self.schema.histories.items()
+            if sequences[0].name in raw
         }
 
     def inputs(
         self, raw: Mapping[str, tf.Tensor], events: Mapping[str, list[tf.Tensor]]
     ) -> dict[str, tf.Tensor]:
         """The model's inputs, from raw tensors and their `events`."""
-        inputs = {} if self.items is None else self.items(raw)
+        inputs = {} if self.items is None or self.items.key not in raw else self.items(raw)
         for feature in self.schema.features:
-            if isinstance(feature, Sequence) or feature.name in inputs:
+            if isinstance(feature, Sequence) or feature.name in inputs or feature.name not in raw:
                 continue
             values = self._transform(feature, raw)
             if is_listed(feature):
                 (values,) = keep_last([values], feature.max_length)
             inputs[feature.name] = values
-        for name, sequences in self.schema.histories.items():
-            last = keep_last(events[name], sequences[0].max_length)
-            inputs.update({s.name: ids for s, ids in zip(sequences, last, strict=True)})
+        for name, ids in events.items():
+            sequences = self.schema.histories[name]
+            last = keep_last(ids, sequences[0].max_length)
+            inputs.update({s.name: part for s, part in zip(sequences, last, strict=True)})
         return inputs
 
     def as_sent(

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from pipelines.common.errors import PipelineError
 from pipelines.export.file_list import FILES, list_files
+from pipelines.export.packed_state import RANK_FROM_STATE, START, STATE, STEP
 from pipelines.export.raw_inputs import RANK_SIGNATURE, ROWS_SIGNATURE, Raw, raw_rows
 from pipelines.export.signatures import PREDICT_METHOD, add_views, name_histories
 from pipelines.export.warmup import predict_log, write_warmup
@@ -29,14 +30,7 @@ from pipelines.pretraining.export_module import (
     without_unread_ages,
 )
 from pipelines.pretraining.item_ranking import ModelScores
-from pipelines.pretraining.state_module import (
-    RANK_FROM_STATE,
-    START,
-    STATE,
-    STEP,
-    StateModule,
-    why_stateless,
-)
+from pipelines.pretraining.state_module import StateModule, why_stateless
 from pipelines.storage.dataset import DataSplit
 from recsys_attn.models import SequenceModel
 from recsys_attn.schema import PADDING_ID, RESERVED_IDS
@@ -89,7 +83,8 @@ def export_next_items(
     inputs[EXCLUDE] = np.full((1, 1), MISSING[item.dtype], raw[model.item].dtype)
     inputs[CANDIDATES] = inputs[model.item]
     inputs |= {} if states is None else {STATE: np.zeros((1, states.size), np.float32)}
-    state = {"max_events": model.max_length, "item": model.item, "filter_seen": filter_seen}
+    longest = dict.fromkeys(fitted.schema.histories, model.max_length)
+    state = {"max_events": longest, "item": model.item, "filter_seen": filter_seen}
     described = {key: _described(function, fitted) for key, function in signatures.items()}
     write_warmup(
         folder,

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import math
-import zlib
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
+from pipelines.export.packed_state import (
+    RANK_FROM_STATE,
+    START,
+    STATE,
+    STEP,
+    PackedState,
+    after_steps,
+    fingerprint,
+)
 from pipelines.export.serving_module import concrete
 from pipelines.pretraining.export_module import (
     CANDIDATES,
@@ -22,9 +28,7 @@ from recsys_attn.attention.layers.recurrence import Recurrence
 from recsys_attn.models import SequenceModel
 from recsys_attn.models.sequence_model import Events
 
-START, STEP = "start", "step"
-NEXT_FROM_STATE, RANK_FROM_STATE = "next_items_from_state", "rank_from_state"
-STATE = "state"
+NEXT_FROM_STATE = "next_items_from_state"
 
 
 def why_stateless(model: SequenceModel) -> str | None:
@@ -38,14 +42,6 @@ def why_stateless(model: SequenceModel) -> str | None:
     except TypeError as error:
         return str(error)
     return None
-
-
-def fingerprint(model: SequenceModel) -> int:
-    """Returns a number of the weights of a model, from 1 to the largest that float32 holds."""
-    checksum = 0
-    for weight in model.weights:
-        checksum = zlib.crc32(np.ascontiguousarray(weight).data, checksum)
-    return checksum % (2**24 - 1) + 1
 
 
 class StateModule:
@@ -71,21 +67,17 @@ class StateModule:
         self._model, self._module = model, module
         self._recurrence = Recurrence(model.encoder.encoder)
         self._length = model.max_length * model.per_event
-        self._fingerprint = fingerprint(model)
-        empty = keras.tree.flatten(self._empty(1))
-        self._shapes = [tuple(x.shape[1:]) for x in empty]
-        self._dtypes = [x.dtype for x in empty]
-        self._sizes = [math.prod(shape) for shape in self._shapes]
+        self._packed = PackedState(fingerprint(model), self._empty(1))
 
     @property
     def size(self) -> int:
         """The length D of a state."""
-        return sum(self._sizes)
+        return int(self._packed.spec.shape[1])
 
     def signatures(self) -> dict[str, Any]:
         """Concrete functions by signature name."""
         events, items = self._module.events, self._module.items
-        state = {STATE: tf.TensorSpec([None, self.size], tf.float32)}
+        state = {STATE: self._packed.spec}
         return {
             START: concrete(self._start, events),
             STEP: concrete(self._step, {**state, **events}),
@@ -102,28 +94,24 @@ class StateModule:
         entered = self._model.encoder.enter(events.vectors, events.present, training=False)
         outputs, state = state_after(self._recurrence, entered, events.present, self._length)
         last = tf.gather(outputs, tf.maximum(count - 1, 0), axis=1, batch_dims=1)
-        return {STATE: self._packed((self._mark(count), count, state, last))}
+        return {STATE: self._packed.pack((count, state, last))}
 
     def _step(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
-        flat_state = self._unpacked(raw.pop(STATE))
+        before, is_current = self._packed.unpack(raw.pop(STATE))
         # A window of the new events would differ from their steps: a hidden state reads them all.
         events = self._events(self._module.inputs(raw, whole=True))
         encoder = self._model.encoder
 
-        def step(t: tf.Tensor, *flat: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            mark, count, before, last = self._structured(flat)
+        def step(t: tf.Tensor, state: Any) -> Any:
+            count, before, last = state
             event, present = events.vectors[:, t, None], events.present[:, t, None]
             entered = encoder.enter(event, present, training=False, places=count[:, None])
             output, after = self._recurrence.step(before, entered, present[:, 0])
             output = tf.where(present, tf.cast(output[:, 0], last.dtype), last)
-            count += tf.cast(present[:, 0], tf.int32)
-            return (t + 1, *keras.tree.flatten((mark, count, after, output)))
+            return count + tf.cast(present[:, 0], tf.int32), after, output
 
-        longest = tf.shape(events.present)[1]
-        start = (tf.constant(0), *flat_state)
-        shapes = (tf.TensorShape([]), *[tf.TensorShape([None, *shape]) for shape in self._shapes])
-        _, *flat = tf.while_loop(lambda t, *_: t < longest, step, start, shapes)
-        return {STATE: self._packed(flat)}
+        after = after_steps(before, tf.shape(events.present)[1], step)
+        return {STATE: self._packed.pack(after, is_current)}
 
     def _next_items(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
         return self._module.best_items(self._last(raw[STATE]), self._module.ids(raw[EXCLUDE]))
@@ -139,32 +127,9 @@ class StateModule:
         state = self._recurrence.initial_state(batch, self._length)
         encoder = self._model.encoder
         last = tf.zeros([batch, self._model.width], encoder.compute_dtype)
-        count = tf.zeros([batch], tf.int32)
-        return self._mark(count), count, state, last
-
-    def _mark(self, count: tf.Tensor) -> tf.Tensor:
-        return tf.fill(tf.shape(count), self._fingerprint)
+        return tf.zeros([batch], tf.int32), state, last
 
     def _last(self, state: tf.Tensor) -> tf.Tensor:
         """The output at the last event; NaN for a state of another export."""
-        mark, *_, last = self._unpacked(state)
-        return tf.where((mark == self._fingerprint)[:, None], last, np.nan)
-
-    def _packed(self, state: Any) -> tf.Tensor:
-        parts = [
-            tf.reshape(tf.cast(x, tf.float32), [-1, size])
-            for x, size in zip(keras.tree.flatten(state), self._sizes, strict=True)
-        ]
-        return tf.concat(parts, axis=1)
-
-    def _unpacked(self, state: tf.Tensor) -> list[tf.Tensor]:
-        # A state of another export becomes zeros, whose steps are defined and have no fingerprint.
-        is_own = state[:, :1] == float(self._fingerprint)
-        parts = tf.split(tf.where(is_own, state, 0.0), self._sizes, axis=1)
-        return [
-            tf.cast(tf.reshape(part, [-1, *shape]), dtype)
-            for part, shape, dtype in zip(parts, self._shapes, self._dtypes, strict=True)
-        ]
-
-    def _structured(self, flat: Any) -> Any:
-        return keras.tree.pack_sequence_as(self._empty(1), list(flat))
+        (*_, last), is_current = self._packed.unpack(state)
+        return tf.where(is_current[:, None], last, np.nan)

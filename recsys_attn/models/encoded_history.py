@@ -26,6 +26,18 @@ from recsys_attn.serialization import layer_of
 from recsys_attn.tensors import Shape, Tensor
 
 
+class Encoded(NamedTuple):
+    """The encoded events of a history.
+
+    Attributes:
+        events: `(B, S, K)`, the present ones first.
+        present: `(B, S)`, False for padding.
+    """
+
+    events: Tensor
+    present: Tensor
+
+
 @keras.saving.register_keras_serializable(package="recsys_attn")
 class EncodedHistory(Layer):
     """Encodes the events of a history before a history layer.
@@ -134,9 +146,41 @@ class EncodedHistory(Layer):
         context_mask: Tensor | None = None,
         return_weights: bool = False,
     ) -> Any:
-        order, places = front_first(event_mask)
+        encoded = self.encode(events, event_mask, times, context, context_mask)
+        if not return_weights:
+            return self.read(query, encoded, query_mask)
+        output, weights = self.read(query, encoded, query_mask, return_weights=True)
+        _, places = front_first(event_mask)
+        return output, in_columns(weights, places)
+
+    def encode(
+        self,
+        events: Tensor,
+        event_mask: Tensor,
+        times: Tensor | None = None,
+        context: Any = None,
+        context_mask: Tensor | None = None,
+    ) -> Encoded:
+        """Returns what `read` takes, the same for all candidates; the arguments are a call's.
+
+        Example:
+
+        >>> import keras
+        >>> import numpy as np
+        >>> from recsys_attn.blocks.sequence_mixers import RecurrentMixer
+        >>> from recsys_attn.models.encoded_history import EncodedHistory
+        >>> from recsys_attn.models.histories import MeanHistory
+        >>> history = EncodedHistory(RecurrentMixer("gru"), MeanHistory())
+        >>> query, events = keras.random.normal((2, 3, 8)), keras.random.normal((2, 5, 8))
+        >>> whole = history(query, events, np.ones((2, 5), bool))
+        >>> read = history.read(query, history.encode(events, np.ones((2, 5), bool)))
+        >>> bool(np.allclose(whole, read, atol=1e-6))
+        True
+        """
+        order, _ = front_first(event_mask)
+        events = ops.cast(events, self.compute_dtype)  # outside of a call nothing else casts it
         events = ops.take_along_axis(events, order[..., None], axis=1)
-        event_mask = ops.take_along_axis(event_mask, order, axis=1)
+        present = ops.take_along_axis(event_mask, order, axis=1)
         of_encoder: dict[str, Tensor] = {}
         of_positions = {}
         if self.film is not None:
@@ -152,16 +196,21 @@ class EncodedHistory(Layer):
             if getattr(self.positions, "uses_times", False):
                 of_positions["times"] = times
         if self.positions is not None:
-            events = self.positions(events, present=event_mask, **of_positions)
-        encoded = self.encoder(events, present=event_mask, **of_encoder)
+            events = self.positions(events, present=present, **of_positions)
+        return Encoded(self.encoder(events, present=present, **of_encoder), present)
+
+    def read(
+        self,
+        query: Tensor,
+        encoded: Encoded,
+        query_mask: Tensor | None = None,
+        **with_weights: bool,
+    ) -> Any:
+        """Returns the output of `history`; its weights are those of the events of `encoded`."""
+        events = encoded.events
         if self.factor is not None:
-            encoded = encoded * ops.cast(self.factor, encoded.dtype)
-        if not return_weights:
-            return self.history(query, encoded, event_mask, query_mask=query_mask)
-        output, weights = self.history(
-            query, encoded, event_mask, query_mask=query_mask, return_weights=True
-        )
-        return output, in_columns(weights, places)
+            events = events * ops.cast(self.factor, events.dtype)
+        return self.history(query, events, encoded.present, query_mask=query_mask, **with_weights)
 
 
 def encoded_histories(

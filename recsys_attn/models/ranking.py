@@ -13,6 +13,7 @@ from keras import ops
 
 from recsys_attn.embeddings import FeatureEmbedding, example_inputs
 from recsys_attn.layer import layers_in
+from recsys_attn.models.encoded_history import Encoded
 from recsys_attn.schema import Schema
 from recsys_attn.serialization import deserialize, serialize
 from recsys_attn.tensors import Config, Shape, Tensor
@@ -76,13 +77,57 @@ class RankingModel(keras.Model):
         # Keras' `fit` sets training mode only for a `call` with this argument.
         return self.tower(self.embedding(inputs), training=training)
 
-    def probabilities(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def probabilities(
+        self, inputs: Mapping[str, Tensor], encoded: Mapping[str, Encoded] | None = None
+    ) -> dict[str, Tensor]:
         """Returns probabilities `(B, T)` by task name, in float32.
 
         `p = sigmoid(slope * logit + offset)` with the numbers of `calibrate`; along the chain of
         `esmm` at most that of the task before.
+
+        Args:
+            inputs: The inputs of a call.
+            encoded: The result of `encode`, in place of the events of these histories, which
+                `inputs` then leaves out. Defaults to none.
         """
-        return self._probabilities(self(inputs, training=False))
+        if encoded is None:
+            return self._probabilities(self(inputs, training=False))
+        embedded = self.embed(inputs)
+        for name, events in encoded.items():
+            embedded["histories"][name] |= {"encoded": events, "event_mask": events.present}
+        return self._probabilities(self.tower(embedded, training=False))
+
+    def encode(self, inputs: Mapping[str, Tensor]) -> dict[str, Encoded]:
+        """Returns the encoded events of each history with an encoder, the same for any candidates.
+
+        Args:
+            inputs: The sequences of these histories, and the context that their encoders read; the
+                other inputs of a call may be left out.
+
+        Example:
+
+        >>> import numpy as np
+        >>> from recsys_attn.models import din
+        >>> from recsys_attn.schema import Categorical, Schema, Sequence, Task
+        >>> item, seen = Categorical("item", size=7), Sequence("seen", shares="item")
+        >>> model = din(Schema((item, seen), (Task("click"),)), width=4, encoder={"name": "gru"})
+        >>> encoded = model.encode({"seen": np.array([[5, 6, 0, 0, 0]])})
+        >>> tuple(model.probabilities({"item": np.array([[2, 3, 4]])}, encoded)["click"].shape)
+        (1, 3)
+        """
+        encoded: dict[str, Encoded] = self.tower.encode(self.embed(inputs))
+        return encoded
+
+    def embed(self, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
+        """Returns the output of the embedding, with missing values for inputs that are left out."""
+        batch = ops.shape(next(iter(inputs.values())))[0]
+        missing = {
+            name: ops.zeros((batch, *(1 for _ in value.shape[1:])), "int32")
+            for name, value in example_inputs(self.schema).items()
+            if name not in inputs
+        }
+        embedded: dict[str, Any] = self.embedding({**missing, **inputs})
+        return embedded
 
     def calibrate(self, by_task: Mapping[str, tuple[float, float]]) -> None:
         """Sets how logits become probabilities; the training does not see it.

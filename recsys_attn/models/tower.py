@@ -13,6 +13,7 @@ from recsys_attn.attention.mechanisms.base import Mechanism
 from recsys_attn.embeddings import FeatureEmbedding, example_inputs
 from recsys_attn.field_factors import recorded_factors
 from recsys_attn.layer import Layer, layers_in
+from recsys_attn.models.encoded_history import Encoded, EncodedHistory
 from recsys_attn.models.field_gate import field_names
 from recsys_attn.models.field_weights import FieldWeights, mean_factors
 from recsys_attn.multitask.transfer import AdaptiveTransfer
@@ -233,21 +234,19 @@ class Tower(Layer):
         interests: dict[str, Any] = {}
         attention: dict[str, Tensor] = {}
         for name, history in embedded["histories"].items():
+            layer = self.histories[name]
+            if "encoded" in history:
+                interests[name] = layer.read(
+                    history["query"], history["encoded"], history["query_mask"]
+                )
+                continue
             with_weights = {"return_weights": True} if explain and self._weighs(name) else {}
-            options: dict[str, Any] = {}
-            if self._uses_times(name):
-                options["times"] = history["times"]
-            context = getattr(self.histories[name], "context", None)
-            if context is not None:
-                features = [embedded["named"][feature] for feature in context.features]
-                options["context"] = [one["vector"] for one in features]
-                options["context_mask"] = ops.stack([one["present"] for one in features], axis=1)
-            interests[name] = self.histories[name](
+            interests[name] = layer(
                 history["query"],
                 history["events"],
                 history["event_mask"],
                 query_mask=history["query_mask"],
-                **options,
+                **self._of_request(name, embedded),
                 **with_weights,
             )
             if with_weights:
@@ -257,6 +256,34 @@ class Tower(Layer):
                     f"attention/{name}{k}": w for k, w in zip(kinds, weights, strict=True)
                 }
         return interests, attention
+
+    def encode(self, embedded: Mapping[str, Any]) -> dict[str, Encoded]:
+        """Returns the encoded events of each history with an encoder, by its name.
+
+        `embedded["histories"][name]` may have them as `encoded` in place of `events`, with their
+        mask as `event_mask`; the weights of these events are then not explained.
+        """
+        return {
+            name: layer.encode(
+                embedded["histories"][name]["events"],
+                embedded["histories"][name]["event_mask"],
+                **self._of_request(name, embedded),
+            )
+            for name, layer in self.histories.items()
+            if isinstance(layer, EncodedHistory)
+        }
+
+    def _of_request(self, name: str, embedded: Mapping[str, Any]) -> dict[str, Any]:
+        """The times of the events and the features of the request that a history takes."""
+        options: dict[str, Any] = {}
+        if self._uses_times(name):
+            options["times"] = embedded["histories"][name]["times"]
+        context = getattr(self.histories[name], "context", None)
+        if context is not None:
+            features = [embedded["named"][feature] for feature in context.features]
+            options["context"] = [one["vector"] for one in features]
+            options["context_mask"] = ops.stack([one["present"] for one in features], axis=1)
+        return options
 
 
 def _weight_names(history: Any) -> tuple[str, ...]:

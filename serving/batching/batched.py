@@ -13,7 +13,13 @@ from serving.batching.scheduler import BatchScheduler
 from serving.common.errors import InvalidArgument
 from serving.common.request import Arrays, RequestContext
 from serving.common.request_trace import RequestTrace
-from serving.common.signature_names import DEFAULT_SIGNATURE, RANK_SIGNATURE
+from serving.common.signature_names import (
+    DEFAULT_SIGNATURE,
+    RANK_FROM_STATE,
+    RANK_SIGNATURE,
+    START,
+    STEP,
+)
 from serving.config.batching import BatchingParameters
 from serving.models.signature import Compute, Signature
 
@@ -47,7 +53,7 @@ class Batched:
         self._parameters = parameters
         self._fill = fill
         # The outputs of other signatures may have an axis that grows with the padding.
-        known = signature.key in (DEFAULT_SIGNATURE, RANK_SIGNATURE)
+        known = signature.key in (DEFAULT_SIGNATURE, RANK_SIGNATURE, START, STEP, RANK_FROM_STATE)
         self._pads = (fill is not None and known) or parameters.pad_variable_length_inputs
 
     def __call__(

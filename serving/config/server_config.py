@@ -126,8 +126,8 @@ class ServerConfig:
     )
     user_states: int = _computation(
         0,
-        "Users whose states are kept between requests, for each version of a next-item model that "
-        "can go on from a state; 0 for none.",
+        "Users whose states are kept between requests, for each version that has states; 0 for "
+        "none.",
         0,
     )
 

@@ -27,6 +27,7 @@ from serving.encoding.array_values import is_present
 from serving.encoding.features import TensorSpec
 from serving.encoding.raw_values import missing_value
 from serving.inference.model_states import ModelStates
+from serving.inference.user_states import USER
 from serving.models.model import Model
 from serving.models.signature import Compute, Signature
 from serving.state.columns.missing import MISSING_INT
@@ -120,11 +121,21 @@ class StateInputs:
         kinds = self._definition.key_kinds
         added = {name: kinds[name] for name in self._definition.keys}
         added[AS_OF] = "int64" if self._clock.is_whole_number else "string"
-        added = {n: kind for n, kind in added.items() if n not in signature.input_specs}
+        user = self._user(signature)  # before the keys are inputs too
+        features = signature.input_specs.keys() - signature.optional
+        added = {name: kind for name, kind in added.items() if name not in features}
         for name, kind in added.items():
             signature.add_optional(name, _info(_DTYPES[kind]))
         inputs = _Inputs(signature, names)
-        signature.wrap(functools.partial(_Filled, self, inputs, frozenset(added)))
+        signature.wrap(functools.partial(_Filled, self, inputs, frozenset(added), user))
+
+    def _user(self, signature: Signature) -> str | None:
+        """The key of all histories of the context, which names a user of `UserStates`."""
+        if USER not in signature.optional:
+            return None
+        names = signature.input_specs.keys() - signature.candidate_names
+        keys = {history.by for history in self._definition.histories if history.name in names}
+        return keys.pop() if len(keys) == 1 else None
 
     def fill(self, inputs: Arrays, of: _Inputs, trace: RequestTrace) -> dict[str, np.ndarray]:
         """Inputs with the values of the store where the request has none.
@@ -250,19 +261,28 @@ class _Filled:
         state: Completes them.
         inputs: The inputs that the store knows.
         added: Inputs that the computation does not take.
+        user: The key that names the user where the request does not; None for no key.
         compute: The computation.
     """
 
     def __init__(
-        self, state: StateInputs, inputs: _Inputs, added: frozenset[str], compute: Compute
+        self,
+        state: StateInputs,
+        inputs: _Inputs,
+        added: frozenset[str],
+        user: str | None,
+        compute: Compute,
     ) -> None:
-        self._state, self._inputs, self._added, self._compute = state, inputs, added, compute
+        self._state, self._inputs, self._added, self._user = state, inputs, added, user
+        self._compute = compute
 
     def __call__(
         self, inputs: Arrays, outputs: Sequence[str], trace: RequestTrace
     ) -> dict[str, np.ndarray]:
         trace.inputs = completed = self._state.fill(inputs, self._inputs, trace)
         taken = {name: array for name, array in completed.items() if name not in self._added}
+        if self._user in completed:
+            taken.setdefault(USER, _named(completed[self._user]))
         results = self._compute(taken, outputs, trace)
         if trace.state is None or not any(name.startswith(ATTENTION_PREFIX) for name in outputs):
             return results
@@ -275,6 +295,14 @@ def _info(dtype: tf.DType) -> meta_graph_pb2.TensorInfo:
     info = meta_graph_pb2.TensorInfo(dtype=dtype.as_datatype_enum)
     info.tensor_shape.dim.add(size=-1)
     return info
+
+
+def _named(keys: np.ndarray) -> np.ndarray:
+    """Keys as names of users, empty for a missing one."""
+    if keys.dtype == object:
+        return keys
+    pairs = zip(keys.tolist(), is_present(keys), strict=True)
+    return np.array([b"%d" % key if is_key else b"" for key, is_key in pairs], object)
 
 
 def _moment(as_of: Any) -> Any:

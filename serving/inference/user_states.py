@@ -1,9 +1,9 @@
-"""States of users, from which a next-item model continues with their new events.
+"""States of users: what a version has computed of their events, for their next requests.
 
-An export whose manifest says `stateful` has the signatures `start`, `step`, `rank_from_state` and
-`next_items_from_state`. With a cache its `rank` and `next_items` take one more input, `user`: if
-the events of a request go on from those that the user's state has seen, only the new ones are
-computed.
+An export whose manifest says `stateful` has the signatures `start` and `rank_from_state`; a causal
+one has `step` too, and a next-item model `next_items_from_state`. With a cache its `rank` and
+`next_items` take one more input, `user`: if the events of a request are those that the user's state
+has seen, none is computed; if they go on from them, `step` computes the new ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving.common.request import Arrays
 from serving.common.request_trace import RequestTrace
-from serving.common.signature_names import DEFAULT_SIGNATURE, NEXT_ITEMS_SIGNATURE, RANK_SIGNATURE
+from serving.common.signature_names import (
+    DEFAULT_SIGNATURE,
+    NEXT_ITEMS_SIGNATURE,
+    RANK_FROM_STATE,
+    RANK_SIGNATURE,
+    START,
+    STEP,
+)
 from serving.encoding.array_values import is_present
 from serving.encoding.raw_values import missing_value
 from serving.models.model import Model
@@ -30,12 +37,12 @@ from serving.models.signature import Compute, Signature
 
 _LOGGER = logging.getLogger(__name__)
 USER = "user"
-_START, _STEP, _STATE, _EXCLUDE = "start", "step", "state", "exclude"
+_STATE, _EXCLUDE = "state", "exclude"
 # The signatures that take a user, and those that continue from a state.
 _FROM_STATE = {
     DEFAULT_SIGNATURE: "next_items_from_state",
     NEXT_ITEMS_SIGNATURE: "next_items_from_state",
-    RANK_SIGNATURE: "rank_from_state",
+    RANK_SIGNATURE: RANK_FROM_STATE,
 }
 
 
@@ -43,12 +50,12 @@ class UserState(NamedTuple):
     """The state of a user in one version.
 
     Args:
-        events: The number of events that it has seen.
-        fingerprint: Of these events.
+        counts: The numbers of events that it has seen, `(H,)` of H histories.
+        fingerprint: Of these events, and of what else made the state.
         state: `(D,)`.
     """
 
-    events: int
+    counts: np.ndarray
     fingerprint: bytes
     state: np.ndarray
 
@@ -58,8 +65,8 @@ class UserStates:
 
     A state is used only if the fingerprint of as many events at the start of a request is the
     state's. Histories that changed, that lost old events, or of a user who stands in a request
-    twice are computed whole. Those with more events than the model sees are not kept: their oldest
-    events drop out with each new one, which changes all later numbers.
+    twice are computed whole. So are new events of a history that is longer than the model sees: its
+    oldest events drop out with each new one, which changes all later numbers.
 
     Args:
         model: The version.
@@ -68,13 +75,20 @@ class UserStates:
     """
 
     def __init__(self, model: Model, options: Mapping[str, Any], most: int) -> None:
-        self._longest = int(options["max_events"])
-        self._item_input = options["item"] if options["filter_seen"] else None
+        self._item_input = options["item"] if options.get("filter_seen") else None
         self._model = model
-        self._names = sorted(model.signature(_START).input_specs)
+        specs = model.signature(START).input_specs
+        self._names = sorted(specs)
+        histories = {name: spec.history for name, spec in specs.items() if spec.history}
+        self._histories = [
+            [name for name in sorted(histories) if histories[name] == history]
+            for history in sorted(set(histories.values()))
+        ]
+        longest = [options["max_events"][history] for history in sorted(set(histories.values()))]
+        self._longest = np.array(longest if STEP in model.signatures else [0] * len(longest))
         self._most = most
         self._lock = threading.Lock()  # guards `_states`
-        self._states: dict[bytes, UserState] = {}  # the least recent first
+        self._states: dict[Any, UserState] = {}  # the least recent first
 
     @classmethod
     def of(cls, model: Model, most: int) -> UserStates | None:
@@ -92,26 +106,31 @@ class UserStates:
         return None
 
     def serve(self, signature: Signature) -> None:
-        """Adds the input `user` to a signature, if another one continues from a state."""
-        if signature.key not in _FROM_STATE or USER in signature.input_specs:
+        """Adds the input `user` to a signature, if another one continues from a state.
+
+        A feature of this name, with one value for each request, is the user.
+        """
+        if _FROM_STATE.get(signature.key) not in self._model.signatures:
             return
-        info = meta_graph_pb2.TensorInfo(dtype=tf.string.as_datatype_enum)
-        info.tensor_shape.dim.add(size=-1)
-        signature.add_optional(USER, info)
-        signature.wrap(functools.partial(_WithStates, self, signature.key))
+        feature = signature.input_specs.get(USER)
+        if feature is None:
+            info = meta_graph_pb2.TensorInfo(dtype=tf.string.as_datatype_enum)
+            info.tensor_shape.dim.add(size=-1)
+            signature.add_optional(USER, info)
+        elif feature.shape is None or len(feature.shape) != 1:
+            return
+        signature.wrap(functools.partial(_WithStates, self, signature.key, feature is not None))
 
     def states(self, users: np.ndarray, inputs: Arrays, trace: RequestTrace) -> np.ndarray | None:
         """Returns the states `(B, D)` after the events of a request.
 
-        None where a user has no name or too many events, or where lists are not equally long.
+        None where a user has no name, or where lists of one history are not equally long.
         """
         events = {name: inputs[name] for name in self._names}
-        if not all(users) or len({array.shape[1] for array in events.values()}) > 1:
+        lengths = [{events[name].shape[1] for name in names} for names in self._histories]
+        if not is_present(users).all() or any(len(one) > 1 for one in lengths):
             return None
-        counts = _counts(events)
-        if counts.max(initial=0) > self._longest:
-            trace.user_misses += len(users)
-            return None
+        counts = self._counts(events)
         times = Counter(users.tolist())
         known = [
             self._known_state(user, events, row, counts[row]) if times[user] == 1 else None
@@ -124,7 +143,7 @@ class UserStates:
         states: dict[int, np.ndarray] = {}
         if misses:
             inputs = {name: array[misses] for name, array in events.items()}
-            states |= zip(misses, self.call(_START, inputs, (_STATE,), trace)[_STATE], strict=True)
+            states |= zip(misses, self.call(START, inputs, (_STATE,), trace)[_STATE], strict=True)
         states |= self._step({row: known[row] for row in hits}, events, counts, trace)
         for row, user in enumerate(users.tolist()):
             if times[user] == 1:
@@ -148,18 +167,23 @@ class UserStates:
         trace: RequestTrace,
     ) -> dict[str, np.ndarray]:  # fmt: skip
         """Computes the outputs of a signature from states in place of events."""
-        others = {name: array for name, array in inputs.items() if name not in self._names}
+        taken = self._model.signature(_FROM_STATE[key]).input_specs
+        others = {name: array for name, array in inputs.items() if name in taken}
         if self._item_input is not None and _EXCLUDE in others:
             parts = [others[_EXCLUDE], inputs[self._item_input]]
             others[_EXCLUDE] = np.concatenate(parts, axis=1)
         return self.call(_FROM_STATE[key], {**others, _STATE: states}, outputs, trace)
 
-    def _known_state(self, user: bytes, events: Arrays, row: int, count: int) -> UserState | None:
+    def _known_state(
+        self, user: Any, events: Arrays, row: int, counts: np.ndarray
+    ) -> UserState | None:
         with self._lock:
             known = self._states.get(user)
-        if known is None or known.events > count:
+        if known is None or (known.counts > counts).any():
             return None
-        same = known.fingerprint == _fingerprint(events, row, known.events)
+        if (counts > np.maximum(known.counts, self._longest)).any():
+            return None
+        same = known.fingerprint == self._fingerprint(events, row, known.counts)
         return known if same else None
 
     def _step(
@@ -171,64 +195,69 @@ class UserStates:
     ) -> dict[int, np.ndarray]:
         """Returns the states after the new events, by row."""
         states = {row: one.state for row, one in known.items() if one is not None}
-        first = {row: one.events for row, one in known.items() if one is not None}
-        rows = [row for row in states if counts[row] > first[row]]
+        first = {row: one.counts for row, one in known.items() if one is not None}
+        rows = [row for row in states if (counts[row] > first[row]).any()]
         if not rows:
             return states
-        longest = max(counts[row] - first[row] for row in rows)
         inputs: dict[str, np.ndarray] = {_STATE: np.stack([states[row] for row in rows])}
-        for name, array in events.items():
-            new = np.full((len(rows), longest), missing_value(array.dtype), array.dtype)
-            for place, row in enumerate(rows):
-                part = array[row, first[row] : counts[row]]
-                new[place, : len(part)] = part
-            inputs[name] = new
-        new_states = self.call(_STEP, inputs, (_STATE,), trace)[_STATE]
+        for place, names in enumerate(self._histories):
+            parts = [slice(first[row][place], counts[row][place]) for row in rows]
+            longest = max(1, *(part.stop - part.start for part in parts))
+            for name in names:
+                dtype = events[name].dtype
+                inputs[name] = np.full((len(rows), longest), missing_value(dtype), dtype)
+                for new, row, part in zip(inputs[name], rows, parts, strict=True):
+                    new[: part.stop - part.start] = events[name][row, part]
+        new_states = self.call(STEP, inputs, (_STATE,), trace)[_STATE]
         return states | dict(zip(rows, new_states, strict=True))
 
-    def _keep(self, user: bytes, events: Arrays, row: int, count: int, state: np.ndarray) -> None:
-        new = UserState(count, _fingerprint(events, row, count), state.copy())
+    def _keep(
+        self, user: Any, events: Arrays, row: int, counts: np.ndarray, state: np.ndarray
+    ) -> None:
+        new = UserState(counts, self._fingerprint(events, row, counts), state.copy())
         with self._lock:
             self._states.pop(user, None)
             self._states[user] = new
             if len(self._states) > self._most:
                 del self._states[next(iter(self._states))]
 
+    def _counts(self, events: Arrays) -> np.ndarray:
+        """Returns the numbers of events `(B, H)`, without the padding at the end."""
+        counts = []
+        for names in self._histories:
+            present = np.any([is_present(events[name]) for name in names], axis=0)
+            places = np.arange(1, present.shape[1] + 1)
+            counts.append((present * places).max(axis=1, initial=0))
+        return np.stack(counts, axis=1)
+
+    def _fingerprint(self, events: Arrays, row: int, counts: np.ndarray) -> bytes:
+        """Returns a hash of the first events of a row, and of what an encoder reads beside them."""
+        digest = hashlib.blake2b(digest_size=16)
+        ends = {n: counts[place] for place, names in enumerate(self._histories) for n in names}
+        for name in self._names:
+            values = np.atleast_1d(events[name][row])[: ends.get(name)]
+            if values.dtype == object:
+                parts = [x.encode() if isinstance(x, str) else x for x in values.tolist()]
+                digest.update(np.array([len(part) for part in parts], np.int64).tobytes())
+                digest.update(b"".join(parts))
+            else:
+                digest.update(np.ascontiguousarray(values).tobytes())
+        return digest.digest()
+
 
 class _WithStates:
     """Computes a signature from the states of its users, and without users as before."""
 
-    def __init__(self, users: UserStates, key: str, compute: Compute) -> None:
+    def __init__(self, users: UserStates, key: str, is_feature: bool, compute: Compute) -> None:
         self._users, self._key, self._compute = users, key, compute
+        self._added = () if is_feature else (USER,)
 
     def __call__(
         self, inputs: Arrays, outputs: Sequence[str], trace: RequestTrace
     ) -> dict[str, np.ndarray]:
-        others = {name: array for name, array in inputs.items() if name != USER}
+        others = {name: array for name, array in inputs.items() if name not in self._added}
         users = inputs.get(USER)
         states = None if users is None else self._users.states(users, others, trace)
         if states is None:
             return self._compute(others, outputs, trace)
         return self._users.from_state(self._key, states, others, outputs, trace)
-
-
-def _counts(events: Arrays) -> np.ndarray:
-    """Returns the numbers of events `(B,)`, without the padding at the end."""
-    present = np.any([is_present(array) for array in events.values()], axis=0)
-    places = np.arange(1, present.shape[1] + 1)
-    counts: np.ndarray = (present * places).max(axis=1, initial=0)
-    return counts
-
-
-def _fingerprint(events: Arrays, row: int, count: int) -> bytes:
-    """Returns a hash of the first events of a row."""
-    digest = hashlib.blake2b(digest_size=16)
-    for _, array in sorted(events.items()):
-        values = array[row, :count]
-        if values.dtype == object:
-            parts = values.tolist()
-            digest.update(np.array([len(part) for part in parts], np.int64).tobytes())
-            digest.update(b"".join(parts))
-        else:
-            digest.update(np.ascontiguousarray(values).tobytes())
-    return digest.digest()

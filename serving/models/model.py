@@ -16,6 +16,7 @@ from serving.common.signature_names import (
     DEFAULT_SIGNATURE,
     EXPLAINED_SIGNATURE,
     NEXT_ITEMS_SIGNATURE,
+    RANK_FROM_STATE,
     RANK_SIGNATURE,
 )
 from serving.common.trace_context import COMPUTED
@@ -60,6 +61,9 @@ class Model:
         for key in (RANK_SIGNATURE, EXPLAINED_SIGNATURE):
             if rows is not None and key in self._signatures:
                 self._signatures[key].share_candidates(rows)
+        if RANK_FROM_STATE in self._signatures:
+            names = self._signatures[RANK_SIGNATURE].candidate_names
+            self._signatures[RANK_FROM_STATE].candidate_names = names
         self._event_names = self._needed_events()
         row_signatures = [
             s for k, s in self._signatures.items() if k in (RANK_SIGNATURE, DEFAULT_SIGNATURE)

@@ -47,7 +47,7 @@ class LoadOptions:
         reads_own_batching: Whether to read `batching_params.pbtxt` of each version.
         warmup_iterations: Number of warm-up passes; 0 for none.
         max_candidates: Rows or candidates that a request may have.
-        user_states: Users whose states are kept, for each version that can go on from a state.
+        user_states: Users whose states are kept, for each version that has states.
         state: The store that completes requests; None for none.
         warmed: Called after a warm-up, with the version's folder, the seconds, and whether it
             succeeded.

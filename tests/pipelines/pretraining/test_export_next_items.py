@@ -41,7 +41,8 @@ def _from_end(schema: Schema) -> SequenceModel:
 def test_an_export_goes_on_from_a_state(tmp_path: Path) -> None:
     manifest = write_next_export(tmp_path / "next")
     assert manifest["stateful"] is True
-    assert manifest["state"] == {"max_events": LONGEST, "item": "item", "filter_seen": True}
+    longest = {"history": LONGEST}
+    assert manifest["state"] == {"max_events": longest, "item": "item", "filter_seen": True}
     assert set(manifest["signatures"]) > OF_STATES
     assert manifest["signatures"]["step"]["inputs"].keys() == {"item", "state"}
     assert 0 <= manifest["parity"]["max_abs_difference"] < 1e-5

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pipelines.export.packed_state import fingerprint
 from pipelines.pretraining.export_module import NextItemModule
-from pipelines.pretraining.state_module import StateModule, fingerprint, why_stateless
+from pipelines.pretraining.state_module import StateModule, why_stateless
 from recsys_attn.id_transforms import Age
 from recsys_attn.models import bert4rec, hstu, sasrec, sequence_encoder
 from recsys_attn.models.sequence_model import SequenceModel

@@ -132,7 +132,7 @@ def test_the_least_recent_user_leaves(model: Model, plain: Model) -> None:
         _check(model, plain, [["i1", "i2"]], [user], hits)
 
 
-def test_a_history_longer_than_the_model_sees_is_not_kept(model: Model, plain: Model) -> None:
+def test_new_events_of_a_longer_history_are_computed_whole(model: Model, plain: Model) -> None:
     events = [f"i{n}" for n in range(LONGEST + 3)]
     _check(model, plain, [events[:LONGEST]], ["u"], hits=0)
     _check(model, plain, [events[: LONGEST + 1]], ["u"], hits=0)
