@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -74,6 +75,9 @@ class Clock:
         Raises:
             DataError: It is no time of the log, or is needed.
         """
+        if isinstance(as_of, str) and ticks_per_second(self._kind) is None:
+            with contextlib.suppress(ValueError):  # a request has a fraction of a number as text
+                as_of = float(as_of)
         tick = self.now() if as_of is None else to_tick(as_of, self._kind)
         if tick is not None:
             return tick
