@@ -232,6 +232,8 @@ class _Inputs:
         """
         dtype, is_list, width = self._specs[name].raw_form(name, self._axes[name])
         missing = missing_value(dtype)
+        if dtype.kind == "O":
+            values = [_as_bytes(value) for value in values]
         shape = (len(values), candidates)[: self._axes[name]]
         if not is_list:
             array = np.full(shape, missing, dtype)
@@ -295,6 +297,13 @@ def _info(dtype: tf.DType) -> meta_graph_pb2.TensorInfo:
     info = meta_graph_pb2.TensorInfo(dtype=dtype.as_datatype_enum)
     info.tensor_shape.dim.add(size=-1)
     return info
+
+
+def _as_bytes(value: Any) -> Any:
+    """Texts as the rest of the server has them; of a list its values."""
+    if isinstance(value, list):
+        return [_as_bytes(one) for one in value]
+    return value.encode() if isinstance(value, str) else value
 
 
 def _named(keys: np.ndarray) -> np.ndarray:
