@@ -226,6 +226,7 @@ def test_logged_values_are_those_of_a_replay(export: Path, store: Path, tmp_path
     event = {"user": "5", "item": 3, "time": NEWEST + 60, "click": 1}
     with Client(f"localhost:{port}", model="live", timeout=60) as client:
         client.push([event])
+        time.sleep(1.1)  # the server keeps the states of items for a second, from its warm-up on
         for user in map(str, range(7)):
             client.rank({"user": user, "as_of": LATER}, [{"item": item} for item in ITEMS])
             client.rank({"user": user}, [{"item": item} for item in ITEMS])

@@ -20,7 +20,6 @@ import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import input_pb2, model_pb2, predict_pb2, prediction_log_pb2
 
-from pipelines.common.errors import PipelineError
 from pipelines.ingest.table_checks import check_table
 from pipelines.prediction_log.decode import decode as decode_log
 from recsys_attn.schema import Categorical, Quantile, Schema
@@ -35,6 +34,7 @@ from serving.protos.scoring_pb2 import Binaries, Column, Floats, Ints, Strings
 from serving.rest.example_bodies import fill_examples
 from serving.rest.predict_bodies import read_inputs
 from serving.rest.rank_bodies import rank_request
+from serving.state.errors import DataError
 from tests.serving.traces import trace
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/value-types.md").read_text("utf-8")
@@ -331,7 +331,7 @@ def test_value_has_one_meaning_on_every_side(name: str, kind: str, listed: bool)
         sides += 1
         try:
             found = _plain(read(kind, listed, sent))
-        except (InvalidArgument, PipelineError) as error:
+        except (InvalidArgument, DataError) as error:
             found = REFUSED
             named = re.search(r"'x'|input x:|Feature: x", str(error))
             if not (named and re.search("[Ee]xpected", str(error))):

@@ -115,8 +115,8 @@ def test_help_shows_ten_options_before_the_advanced_ones() -> None:
     first, *advanced = output.partition("\nOptions:\n")[2].split("\nAdvanced: ")
     assert len(re.findall(r"^  (?:-h, )?--", first, re.M)) == 10 + len(["--help"])
     assert [text.partition(":")[0] for text in advanced] == [
-        "models and versions", "batching and computation", "limits", "gRPC", "security",
-        "logs and shadow traffic", "proxy of TensorFlow Serving",
+        "models and versions", "batching and computation", "state of users and items", "limits",
+        "gRPC", "security", "logs and shadow traffic", "proxy of TensorFlow Serving",
     ]  # fmt: skip
     names = re.findall(r"^  (?:-h, )?--(\S+)", output, re.M)
     assert sorted(names) == sorted(

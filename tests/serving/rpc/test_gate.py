@@ -11,7 +11,7 @@ from tensorflow_serving.apis import model_service_pb2, prediction_service_pb2
 from serving.common import rpc_names
 from serving.common.errors import shutting_down
 from serving.inference.admission import Admission
-from serving.protos import scoring_pb2
+from serving.protos import scoring_pb2, state_pb2
 from serving.rpc.gate import Gate, require_room
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -52,7 +52,7 @@ def test_only_requests_for_scores_need_room(monkeypatch: pytest.MonkeyPatch) -> 
 def test_names_are_those_of_the_services() -> None:
     """The ports start before TensorFlow's generated code, and spell the names themselves."""
     names = {value for name, value in vars(rpc_names).items() if name.endswith("_SERVICE")}
-    protos = health_pb2, model_service_pb2, prediction_service_pb2, scoring_pb2
+    protos = health_pb2, model_service_pb2, prediction_service_pb2, scoring_pb2, state_pb2
     assert names == {
         service.full_name
         for proto in protos

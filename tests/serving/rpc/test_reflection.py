@@ -51,7 +51,8 @@ def test_services_are_listed_and_described(shared_channel: grpc.Channel, version
     names = {one.name for one in answer.list_services_response.service}
     assert names == {
         "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService",
-        "recsys_attn.serving.ScoringService", "grpc.health.v1.Health",
+        "recsys_attn.serving.ScoringService", "recsys_attn.serving.StateService",
+        "grpc.health.v1.Health",
         "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection",
     }  # fmt: skip
     for name in names:
