@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +86,12 @@ def states_of(group: int, first: int, stop: int, items: int) -> KeyStates:
 
 def fill(store: Store, keys: int) -> None:
     """Writes a third of the keys as users, items and pairs."""
-    each = keys // 3
+    third = keys // 3
     for group, of in enumerate(DEFINITION.groups):
-        for first in range(0, each, CHUNK):
-            stop = min(first + CHUNK, each)
-            cells = [Cell(of.fingerprint, key) for key in keys_of(group, first, stop, each)]
-            store.load(cells, encode(states_of(group, first, stop, each)), {})
+        for first in range(0, third, CHUNK):
+            stop = min(first + CHUNK, third)
+            cells = [Cell(of.fingerprint, key) for key in keys_of(group, first, stop, third)]
+            store.load(cells, encode(states_of(group, first, stop, third)), {})
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:
@@ -102,18 +103,18 @@ def timed(work: Callable[[], object]) -> tuple[float, float]:
 
 def read_times(store: Store, keys: int, size: int) -> np.ndarray:
     """`(reads, 2)`: milliseconds of the clock and of the processor for a user and some items."""
-    reader, rng, each = StateReader(store, DEFINITION), np.random.default_rng(0), keys // 3
+    reader, rng, third = StateReader(store, DEFINITION), np.random.default_rng(0), keys // 3
     times = []
     for _ in range(READS + 10):
-        user = int(rng.integers(each // PAIRS))
-        items = rng.integers(each, size=size).tolist()
-        times.append(timed(lambda u=user, i=items: reader.values({"user": u}, {"item": i})))  # type: ignore[misc]
+        user = int(rng.integers(third // PAIRS))
+        items = rng.integers(third, size=size).tolist()
+        times.append(timed(partial(reader.values, {"user": user}, {"item": items})))
     return np.array(times[10:])
 
 
-def events(rng: np.random.Generator, size: int, each: int) -> list[dict[str, Any]]:
+def events(rng: np.random.Generator, size: int, third: int) -> list[dict[str, Any]]:
     """Events of now."""
-    users, items = rng.integers(each, size=size), rng.integers(each, size=size)
+    users, items = rng.integers(third, size=size), rng.integers(third, size=size)
     now = int(time.time())
     pairs = zip(users.tolist(), items.tolist(), strict=True)
     return [{"user": u, "item": i, "at": now, "click": i % 2} for u, i in pairs]
@@ -178,15 +179,15 @@ def rates(store: Store, keys: int, name: str) -> None:
 
 def beside_feast(python: Path, redis: str | None, keys: int, folder: Path) -> None:
     """Prints our reads and Feast's of the same values."""
-    each = keys // 3
-    at = pa.array(np.full(each, NOW), pa.int64()).cast(pa.timestamp("s", "UTC"))
-    number = np.arange(each)
+    third = keys // 3
+    at = pa.array(np.full(third, NOW), pa.int64()).cast(pa.timestamp("s", "UTC"))
+    number = np.arange(third)
     total = (7.0 + number % 13).astype(np.float32)
-    history = pa.array([((n * 31 + NOW - 60 * np.arange(20, 0, -1)) % each) for n in range(each)])
+    history = pa.array([((n * 31 + NOW - 60 * np.arange(20, 0, -1)) % third) for n in range(third)])
     tables = {
         "user": {"user": number, "clicks": total, "history": history},
         "item": {"item": number, "ctr": total, "shown": total},
-        "pair": {"user": number // PAIRS, "item": number * 7919 % each, "pair_shown": total},
+        "pair": {"user": number // PAIRS, "item": number * 7919 % third, "pair_shown": total},
     }
     for name, columns in tables.items():
         pq.write_table(pa.table({**columns, "at": at}), folder / f"{name}.parquet")

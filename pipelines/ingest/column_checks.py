@@ -81,7 +81,7 @@ def _check_file(
 
 
 def _check_events(columns: pa.Schema, options: DataOptions, where: str) -> None:
-    """Checks what is told of the events of histories and aggregates."""
+    """Checks the id and the time unit of the events of histories and aggregates."""
     if options.event_id is not None:
         require_column(columns.names, options.event_id, "data.event_id", where)
         kind = columns.field(options.event_id).type

@@ -86,7 +86,7 @@ def measure_state_skew(
 
 
 def _notes(log: StoreLog, saved: SavedState, columns: Mapping[str, Compared]) -> Iterator[str]:
-    """Sentences on what is wrong."""
+    """Sentences on the causes of unequal values."""
     for fingerprint, calls in sorted(log.other.items()):
         yield (
             f"{calls:,} calls used a state of another definition ({fingerprint}) than that of this "

@@ -31,7 +31,7 @@ def state_line(state: Mapping[str, Any]) -> str:
 
 
 def print_state(console: Console, state: Mapping[str, Any]) -> None:
-    """Prints a line for each feature, the least equal first, and what is wrong."""
+    """Prints a line for each feature, the least equal first, and the causes."""
     table = number_table("", STATE_HEADS, f"store: {state_line(state)}")
     for name, column in by_share(state).items():
         style = "" if column["equal"] == column["rows"] else "bold red"

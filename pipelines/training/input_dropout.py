@@ -41,7 +41,7 @@ class InputDropout:
         self._of_state = [f for f in schema.features if f.name in state_names]
 
     def __call__(self, inputs: Mapping[str, tf.Tensor], step: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The inputs with some ids unknown and some values missing; what is missing stays so."""
+        """The inputs with some ids unknown and some values missing."""
         result = dict(inputs)
         context = tf.distribute.get_replica_context()
         replica = tf.cast(context.replica_id_in_sync_group, tf.int32)

@@ -87,8 +87,8 @@ def read_ranking(
     Raises:
         InvalidArgument: No task has the name `rank_by`.
     """
-    given = {name: _without_padding(v) for name, v in _with_prefix(STATE_PREFIX, outputs).items()}
-    events = max([events, *map(len, given.values())])
+    stored = {name: _without_padding(v) for name, v in _with_prefix(STATE_PREFIX, outputs).items()}
+    events = max([events, *map(len, stored.values())])
     scores = {name: value[0] for name, value in outputs.items() if not name.startswith(_PREFIXES)}
     order = best_first(scores, rank_by, first_task)
     return Ranking(
@@ -106,7 +106,7 @@ def read_ranking(
             for history, value in _with_prefix(KNOWN_PREFIX, outputs).items()
             if len(value)
         },
-        events=given,
+        events=stored,
     )
 
 

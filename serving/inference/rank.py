@@ -90,8 +90,10 @@ def write_rank(
     order = np.argsort(best, kind="stable")  # NaN comes last
     response.ranking.extend(order[: message.top_k or None].tolist())
     if signature.key == EXPLAINED_SIGNATURE:
-        given = [array.shape[1] for name, array in results.items() if name.startswith(STATE_PREFIX)]
-        longest = max(_longest_list(signature, message), *given, 0)
+        stored = [
+            array.shape[1] for name, array in results.items() if name.startswith(STATE_PREFIX)
+        ]
+        longest = max(_longest_list(signature, message), *stored, 0)
         _write_explanation(response.explanation, longest, results)
     return response
 

@@ -170,10 +170,10 @@ class StateInputs:
         use.seconds = time.perf_counter() - started
         trace.state = use
         count = next((inputs[n].shape[1] for n in of.signature.candidate_names & inputs.keys()), 0)
-        given = {**inputs}
+        completed = {**inputs}
         for name in asked:
-            given[name] = of.array(name, filled[name], [row.get(name) for row in values], count)
-        return given
+            completed[name] = of.array(name, filled[name], [row.get(name) for row in values], count)
+        return completed
 
     def _report(self, error: StoreUnavailable) -> None:
         """Logs once in a while; the metrics count every request."""

@@ -138,7 +138,7 @@ class SavedState:
             return hashlib.blake2b(file.read(), digest_size=16).hexdigest()
 
     def blobs(self, group: Stored, first: int = 0) -> Iterator[tuple[list[Key], list[bytes]]]:
-        """The keys of a group and their states, or the users and theirs, from a part on."""
+        """The keys and blobs of a group, or of the users, in parts from a given one on."""
         with pq.ParquetFile(_path(self.folder, group)) as file:
             for number in range(first, file.num_row_groups):
                 part = file.read_row_group(number)

@@ -128,7 +128,8 @@ def prior_group(
     features: Sequence[Feature], columns: pa.Schema, late: Duration | None
 ) -> Group | None:
     """The group of the running priors; equal ones are one."""
-    priors = {prior_key(f): overall(f) for f in features if has_prior(f)}  # type: ignore[arg-type]
+    rates = [f for f in features if isinstance(f, AggregateOptions) and has_prior(f)]
+    priors = {prior_key(rate): overall(rate) for rate in rates}
     return Group((), tuple(priors.values()), columns, late) if priors else None
 
 

@@ -138,7 +138,7 @@ class KafkaLog:
         return TopicPartition(self._topic, partition, max(start, first))
 
     def _note_starts(self) -> None:
-        """Gives each group that has read nothing of the topic the places where it starts."""
+        """Sets the start of each group without a position in the topic."""
         noted: dict[bytes, bytes] = {}
         for group in self._definition.groups:
             notes = Notes.read(self._store, group)

@@ -199,7 +199,7 @@ class Prepared:
         return np.logical_or.reduce(of_rows, axis=0)
 
     def _attempt(self) -> bool:
-        """Writes what is pending, all groups at once; whether all of it was written."""
+        """Writes the pending cells of all groups; returns whether all were written."""
         cells = [batch.cells for batch in self._batches]
         blobs = iter(self._store.read([cell for of_batch in cells for cell in of_batch]))
         changes: list[list[Change]] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 
@@ -68,12 +70,14 @@ class Segments:
         """Whether the segment of each event is held."""
         return self._place(key, time, "right") >= 0
 
-    def _place(self, key: np.ndarray, time: np.ndarray, side: str) -> np.ndarray:
+    def _place(
+        self, key: np.ndarray, time: np.ndarray, side: Literal["left", "right"]
+    ) -> np.ndarray:
         """The last segment of each key that begins before a time, or at it; -1: none does."""
         times = np.sort(np.concatenate([self.first, time]))
         begins = self.key * len(times) + np.searchsorted(times, self.first)
         place = key * len(times) + np.searchsorted(times, time)
-        index = np.searchsorted(begins, place, side=side) - 1  # type: ignore[call-overload]
+        index = np.searchsorted(begins, place, side=side) - 1
         is_own = (index >= 0) & (np.append(self.key, -1)[index] == key)
         return np.where(is_own, index, -1)
 

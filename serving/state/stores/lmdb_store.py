@@ -127,7 +127,7 @@ class LmdbStore:
                     cursor.delete()
 
     def within(self, timeout: float) -> LmdbStore:
-        """As `Store`; there is nobody to wait for."""
+        """As `Store`; a read of a file needs no timeout."""
         return self
 
     def size(self) -> int:
