@@ -12,7 +12,12 @@ from pydantic import Field, create_model, model_validator
 from pipelines.common.errors import PipelineError, check_known
 from pipelines.common.own_parts import OwnParts
 from pipelines.common.toml_table import TomlTable
-from pipelines.experiment.evaluation_options import EvaluationOptions, check_gates, check_slices
+from pipelines.experiment.evaluation_options import (
+    EvaluationOptions,
+    check_gates,
+    check_refresh,
+    check_slices,
+)
 from pipelines.experiment.export_options import ExportOptions
 from pipelines.experiment.file import is_of_sequences, read_values, validated
 from pipelines.experiment.made_columns import check_made_columns, fill_histories
@@ -31,6 +36,7 @@ from pipelines.experiment.own_options import (
     own_transform,
 )
 from pipelines.experiment.ranked_tasks import check_ranked_tasks
+from pipelines.experiment.refresh_options import RefreshOptions
 from pipelines.experiment.step_fingerprints import resolved, settings_by_step
 from pipelines.experiment.training_options import TrainingOptions, check_tasks
 from pipelines.features.transforms import TRANSFORMS
@@ -59,6 +65,7 @@ class Experiment(TomlTable):
         training: The training.
         evaluation: The evaluation.
         export: The export.
+        refresh: When a refreshed model serves.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
@@ -72,6 +79,7 @@ class Experiment(TomlTable):
     training: TrainingOptions = TrainingOptions()
     evaluation: EvaluationOptions = EvaluationOptions()
     export: ExportOptions = ExportOptions()
+    refresh: RefreshOptions = RefreshOptions()
 
     @property
     def schema_(self) -> Schema:
@@ -92,6 +100,7 @@ class Experiment(TomlTable):
         check_known("model.exclude", self.model.exclude, features)
         check_known("evaluation.ceiling", self.evaluation.ceiling, tasks)
         check_gates(self.evaluation, self.tasks)
+        check_refresh(self.refresh, self.evaluation, self.tasks)
         check_slices(self.evaluation, self.tasks)
         check_tasks(self.tasks, self.training.task_weights, self.training.calibrate)
         self._check_items()

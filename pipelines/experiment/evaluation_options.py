@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -10,6 +11,7 @@ from pydantic import Field, model_validator
 from pipelines.common.errors import check_known
 from pipelines.common.toml_table import TomlTable
 from pipelines.experiment.gate_options import GateOptions, check_gate
+from pipelines.experiment.refresh_options import RefreshOptions
 from pipelines.metrics import AT_K
 from recsys_attn.schema import Task
 
@@ -141,9 +143,34 @@ def check_gates(options: EvaluationOptions, tasks: Sequence[Task]) -> None:
     Raises:
         ValueError: A name is unknown; the message names the key and the most similar name.
     """
+    _check_gates("evaluation.gates", options.gates, options, tasks)
+
+
+def check_refresh(
+    refresh: RefreshOptions, options: EvaluationOptions, tasks: Sequence[Task]
+) -> None:
+    """Checks the gates of `[refresh]`, as `check_gates` does those of `[evaluation]`.
+
+    Raises:
+        ValueError: As `check_gates`; or a gate names a run to compare with.
+    """
+    gates = refresh.gates or ()
+    for index, gate in enumerate(gates):
+        if gate.against is not None:
+            raise ValueError(
+                f"`refresh.gates[{index}]` compares with the serving version; remove `against`. "
+                f"Received: {str(gate.against)!r}"
+            )
+    beside = [gate.model_copy(update={"against": Path()}) for gate in gates]
+    _check_gates("refresh.gates", beside, options, tasks)
+
+
+def _check_gates(
+    name: str, gates: Sequence[GateOptions], options: EvaluationOptions, tasks: Sequence[Task]
+) -> None:
     by_name = {task.name: task for task in tasks}
-    for index, gate in enumerate(options.gates):
-        key = f"evaluation.gates[{index}]"
+    for index, gate in enumerate(gates):
+        key = f"{name}[{index}]"
         check_known(f"{key}.task", [gate.task], list(by_name))
         check_gate(key, gate, by_name[gate.task], options.further_metrics, options.segmentations)
 

@@ -63,10 +63,10 @@ def settings_by_step(experiment: Experiment) -> dict[str, dict[str, Any]]:
 
 
 def config_hash(experiment: Experiment) -> str:
-    """Hash of all settings that influence an evaluation: all but the export and a folder."""
+    """Hash of all settings that influence an evaluation, without export and refresh."""
     values = resolved(experiment)
     return fingerprint(
-        {key: values[key] for key in values if key not in ("export", "imports_from")}
+        {key: values[key] for key in values if key not in ("export", "refresh", "imports_from")}
     )
 
 
