@@ -19,7 +19,7 @@ PRICE = 'transform = ["log1p", "standardise"]'
 SEQUENCE = 'shares = "item_id"\nmax_length = 5'
 CLICK = '[[tasks]]\nname = "click"'
 KINDS = "'categorical', 'numeric', 'sequence'"
-TOP = "data, evaluation, export, features, imports, imports_from, model, name, seed, tasks"
+TOP = "data, evaluation, export, features, imports, imports_from, model, name, refresh, seed, tasks"
 
 UNKNOWN_KEYS = [
     ("", ("seed = 3", "sede = 3"), "sede", "seed", TOP),
