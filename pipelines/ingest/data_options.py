@@ -51,8 +51,8 @@ class ItemOptions(TomlTable):
     Attributes:
         key: Feature and column of the item's id, in the rows and in the item table.
         path: Parquet file or folder with one row per item. Candidate features that it has are
-            joined by the id; the rows must not have them. None: the items of the train rows,
-            without other features.
+            joined by the id; the rows must not have them. None: the source's own table, and if
+            it has none, the items of the train rows, without other features.
         negatives: Items to draw uniformly for each request of the validation and test rows, the
             same for every model. 0 when these rows have negatives of their own.
         unseen: Whether drawn items leave out those of the request's histories.
@@ -65,8 +65,7 @@ class ItemOptions(TomlTable):
 
     def places(self) -> list[Where]:
         """The files or folders of `path`: URIs, or existing local paths."""
-        paths = () if self.path is None else _listed(self.path)
-        return [_place(text, "data.items.path") for text in paths]
+        return [_place(text, "data.items.path") for text in _listed(self.path)]
 
 
 class UserOptions(TomlTable):
@@ -75,11 +74,11 @@ class UserOptions(TomlTable):
     Attributes:
         key: Column of the user's id, in the rows and in the user table; it may be a feature, too.
         path: Parquet file or folder with one row per user. Context features that it has are
-            joined by the id; the rows must not have them.
+            joined by the id; the rows must not have them. None: the source's own table.
     """
 
     key: str
-    path: str | tuple[str, ...]
+    path: str | tuple[str, ...] | None = None
 
     def places(self) -> list[Where]:
         """The files or folders of `path`: URIs, or existing local paths."""
@@ -97,6 +96,11 @@ class SimulateOptions(TomlTable):
         recent: Latest events of a history that say nothing of the user; histories are longer. Set
             it to try what finds a signal far back.
         correlation: Correlation of the conversion's logit with the click's.
+        days: Days over which the rows are spread as one log: histories are those of the log, for
+            `[[data.histories]]`, and features of users and items are tables of their own, for
+            `[data.users]` and `[data.items]`. None: independent requests, with these columns.
+        drift: How far a day moves tastes: the share of users with new interests, and of the
+            standard deviation of each effect that is new. 0: nothing moves.
     """
 
     rows: int = Field(default=100_000, ge=1)
@@ -106,6 +110,8 @@ class SimulateOptions(TomlTable):
     history_length: int = Field(default=20, ge=1)
     recent: int = Field(default=0, ge=0)
     correlation: float = Field(default=0.5, ge=-1, le=1)
+    days: int | None = Field(default=None, ge=1)
+    drift: float = Field(default=0.3, ge=0, le=1)
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> SimulateOptions:
@@ -119,6 +125,8 @@ class SimulateOptions(TomlTable):
                 "`recent` must be less than `history_length`. Received: "
                 f"recent={self.recent}, history_length={self.history_length}"
             )
+        if self.days is None and "drift" in self.model_fields_set:
+            raise ValueError(f"`drift` needs `days`. Received: drift={self.drift}, days=None")
         return self
 
 
@@ -289,7 +297,7 @@ class DataOptions(TomlTable):
         if isinstance(self.path, SplitPaths):
             paths = self.path.by_part()
         else:
-            paths = {ALL: () if self.path is None else _listed(self.path)}
+            paths = {ALL: _listed(self.path)}
         return {part: [_place(text) for text in texts] for part, texts in paths.items()}
 
     def stamps(self) -> dict[str, str]:
@@ -323,7 +331,9 @@ class DataOptions(TomlTable):
         return [Path(place) for place in places]
 
 
-def _listed(path: str | tuple[str, ...]) -> tuple[str, ...]:
+def _listed(path: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    if path is None:
+        return ()
     return (path,) if isinstance(path, str) else path
 
 

@@ -41,11 +41,29 @@ class Role(NamedTuple):
 ITEMS, USERS = Role("item", "candidate"), Role("user", "context")
 
 
-def read_features(places: Sequence[Where], key: str, schema: Schema, role: Role) -> pa.Table:
-    """The id and the features of Parquet files, in the types of the schema.
+def feature_files(
+    places: Sequence[Where], table: pa.Table | None, schema: Schema, role: Role
+) -> list[SourceFile]:
+    """The Parquet files of a path, and if there is none, the source's own table.
 
     Args:
         places: Files or folders.
+        table: The source's own table, if it has one.
+        schema: The features.
+        role: The rows of the table.
+    """
+    if not places and table is not None:
+        return [SourceFile.of_table(f"the source's {role.name}s", table)]
+    return [
+        file for place in places for file in table_files.parquet_files(Storage.of(place), schema)
+    ]
+
+
+def read_features(stored: Sequence[SourceFile], key: str, schema: Schema, role: Role) -> pa.Table:
+    """The id and the features of some files, in the types of the schema.
+
+    Args:
+        stored: The files.
         key: The column of the id.
         schema: The features; an id that is none of them is text or a whole number.
         role: The rows of the table.
@@ -53,9 +71,6 @@ def read_features(places: Sequence[Where], key: str, schema: Schema, role: Role)
     Raises:
         PipelineError: The id is missing or repeated, or a feature has another type.
     """
-    stored = [
-        file for place in places for file in table_files.parquet_files(Storage.of(place), schema)
-    ]
     features = {name: f for name, f in by_name(schema).items() if f.side == role.side}
     common = common_files(stored, features, {key, *features})
     files = [file for file in common if file.schema is not None]

@@ -72,8 +72,8 @@ def ingest(
     Raises:
         PipelineError: A file, a column, a value or a split is invalid.
     """
-    items, users = _items(options, schema), _users(options, schema)
     source = _source(options, schema, seed, set(named.values()))
+    items, users = _items(options, schema, source), _users(options, schema, source)
     if items is not None:
         source = with_features(source, items, ITEMS)
     if users is not None:
@@ -169,21 +169,22 @@ def _definition(options: DataOptions, users: UserTable | None) -> StateDefinitio
     )
 
 
-def _items(options: DataOptions, schema: Schema | None) -> ItemTable | None:
-    """The item table, if there is a file of it."""
+def _items(options: DataOptions, schema: Schema | None, source: Source) -> ItemTable | None:
+    """The item table, if there is a file of it or the source has one."""
     if options.items is None or schema is None:
         return None
-    items = read_items(options.items, schema) if options.items.path else None
     if options.items.negatives:
-        check_covered(options.items, schema, "data.items.negatives")
-    return items
+        check_covered(options, schema, "data.items.negatives")
+    if options.items.path is None and source.items is None:
+        return None
+    return read_items(options.items, schema, source.items)
 
 
-def _users(options: DataOptions, schema: Schema | None) -> UserTable | None:
+def _users(options: DataOptions, schema: Schema | None, source: Source) -> UserTable | None:
     """The user table, if there is one."""
     if options.users is None or schema is None:
         return None
-    return read_users(options.users, schema)
+    return read_users(options.users, schema, source.users)
 
 
 def _with_requests(table: pa.Table, name: str, where: str, first: int) -> pa.Table:

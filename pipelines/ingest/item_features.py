@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError
-from pipelines.ingest.data_options import ItemOptions
-from pipelines.ingest.feature_tables import ITEMS, read_features
+from pipelines.ingest.data_options import DataOptions, ItemOptions
+from pipelines.ingest.feature_tables import ITEMS, feature_files, read_features
+from pipelines.ingest.source import SOURCES, SourceContext
 from pipelines.items import ItemTable
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Where
@@ -18,19 +19,28 @@ from recsys_attn.schema import Categorical, Schema
 from serving.state.columns.missing import with_nulls
 
 
-def read_items(options: ItemOptions, schema: Schema) -> ItemTable:
-    """The item table of `data.items.path`, without counts of positives.
+def read_items(options: ItemOptions, schema: Schema, own: pa.Table | None) -> ItemTable:
+    """The item table of `data.items.path`, or that of the source, without counts of positives.
 
     Raises:
         PipelineError: The id is no candidate feature, or is missing or repeated in the table; a
             feature has another type.
     """
-    return item_table(options.places(), options.key, schema)
+    return item_table(options.places(), options.key, schema, own)
 
 
-def item_table(places: Sequence[Where], key: str, schema: Schema) -> ItemTable:
-    """The item table of Parquet files, with the id and the candidate features that they have."""
-    table = read_features(places, key, schema, ITEMS)
+def item_table(
+    places: Sequence[Where], key: str, schema: Schema, own: pa.Table | None = None
+) -> ItemTable:
+    """The item table of Parquet files, with the id and the candidate features that they have.
+
+    Args:
+        places: Files or folders.
+        key: The column of the id.
+        schema: The features.
+        own: The table of a source, if there are no files.
+    """
+    table = read_features(feature_files(places, own, schema, ITEMS), key, schema, ITEMS)
     return ItemTable(key, table, np.zeros(table.num_rows, np.int64))
 
 
@@ -54,23 +64,29 @@ def check_key(options: ItemOptions, schema: Schema) -> None:
         )
 
 
-def check_covered(options: ItemOptions, schema: Schema, key: str) -> None:
+def check_covered(options: DataOptions, schema: Schema, key: str) -> None:
     """Checks that items can be drawn: that the item table has all features of a candidate.
 
     Args:
-        options: The `[data.items]` table.
+        options: The `[data]` table, with `[data.items]`.
         schema: The features.
         key: The key that asks for draws, for the error.
 
     Raises:
         PipelineError: A feature of the candidates is not in the item table.
     """
-    names = {options.key}
-    for place in options.places():
+    items = options.items
+    if items is None:
+        return
+    names = {items.key}
+    for place in items.places():
         names |= set(DataSplit(place).columns)
+    if items.path is None:
+        own = SOURCES[options.source].read(options, SourceContext(schema, 0, ())).items
+        names |= set() if own is None else set(own.column_names)
     for feature in schema.features:
         if feature.side == "candidate" and feature.name not in names:
-            table = "data.items.path" if options.path else "data.items, which has no `path`"
+            table = "data.items.path" if items.path else "data.items, which has no `path`"
             raise PipelineError(
                 f"`{key}`: a drawn item has no value of the candidate feature "
                 f"{feature.name!r}, which is not in the item table ({table}). Add the column "

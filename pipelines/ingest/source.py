@@ -65,6 +65,7 @@ class Source:
         request, user, time: The source's own columns, if it has them.
         time_quantile: Time at a share of the rows, if it is known without reading.
         checks_requests: Whether to check that rows of a request are consecutive.
+        users, items: The source's own tables of features by id, if it has them.
     """
 
     parts: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
@@ -73,6 +74,8 @@ class Source:
     time: str | None = None
     time_quantile: Callable[[float], int] | None = None
     checks_requests: bool = False
+    users: pa.Table | None = None
+    items: pa.Table | None = None
 
 
 class SourceContext(NamedTuple):

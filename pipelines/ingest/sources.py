@@ -11,7 +11,7 @@ from pipelines.ingest import sequences, table_files
 from pipelines.ingest.common_schema import with_common_columns
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.datasets import avazu, census_income, criteo, frappe, movielens, trivago
-from pipelines.ingest.simulate.marketplace import read as read_simulated
+from pipelines.ingest.simulate.reading import read as read_simulated
 from pipelines.ingest.source import SOURCES, Columns, Source, SourceContext, SourceFile, SourceKind
 from pipelines.storage.filesystem import CSV, PARQUET, Where, shown
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pipelines.common.errors import PipelineError
 from pipelines.ingest.data_options import UserOptions
-from pipelines.ingest.feature_tables import USERS, join_by_id, read_features
+from pipelines.ingest.feature_tables import USERS, feature_files, join_by_id, read_features
 from pipelines.items import UserTable
 from pipelines.storage.columns import by_name, plain
 from recsys_attn.schema import Categorical, Schema
@@ -16,14 +16,25 @@ from serving.state.definitions.user_features import UserFeatures
 from serving.state.errors import require_column
 
 
-def read_users(options: UserOptions, schema: Schema) -> UserTable:
-    """The user table of `data.users.path`.
+def read_users(options: UserOptions, schema: Schema, own: pa.Table | None) -> UserTable:
+    """The user table of `data.users.path`, or that of the source.
+
+    Args:
+        options: The `[data.users]` table.
+        schema: The features.
+        own: The source's table, if it has one.
 
     Raises:
-        PipelineError: The id is missing or repeated in the table; a feature has another type, or
-            there is none.
+        PipelineError: There is no table; the id is missing or repeated in it; a feature has another
+            type, or there is none.
     """
-    table = UserTable(options.key, read_features(options.places(), options.key, schema, USERS))
+    if options.path is None and own is None:
+        raise PipelineError(
+            "`data.users.path`: expected a Parquet file or folder with one row per user, as this "
+            "source has no table of users. Received: none. Name the file, or remove `data.users`."
+        )
+    files = feature_files(options.places(), own, schema, USERS)
+    table = UserTable(options.key, read_features(files, options.key, schema, USERS))
     if not table.features:
         raise PipelineError(
             '`data.users.path`: expected columns of features with side = "context" besides '

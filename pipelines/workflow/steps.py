@@ -67,9 +67,8 @@ class Steps(RunSteps):
     def ingest(self, engine: Engine = LOCAL) -> None:
         """Reads the source files and writes the data folder."""
         training.check_model(self.experiment)  # even if the data is up to date
-        items = self.experiment.data.items
-        if items is not None and self._draws:
-            check_covered(items, self.experiment.model_schema, "training.negatives")
+        if self._draws:
+            check_covered(self.experiment.data, self.experiment.model_schema, "training.negatives")
         super().ingest(engine)
         # If ingest was skipped, this is the first look at the columns.
         manifest, where = self.run.manifest("ingest"), str(self.run.path("ingest"))

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pipelines.ingest.data_options import SimulateOptions
 from pipelines.ingest.simulate.world import DEVICE_SHARE, DEVICES, HOURS, STYLES, World
 
+_REQUESTS_AT_ONCE = 8_192
+_EVENTS_AT_ONCE = _REQUESTS_AT_ONCE * 128  # fewer requests with long histories
 _RETRIEVED = 0.35  # candidates that come from the user's interests, as from a retrieval stage
 _ON_INTEREST = 0.8  # past clicks on the interests of the moment
 _NO_HISTORY = 0.1  # share of requests with an empty history
@@ -24,6 +27,11 @@ class RequestDraws:
     clicked: np.ndarray  # (R, L) items, oldest first, -1 after the history's end
 
 
+def requests_at_once(size: SimulateOptions) -> int:
+    """How many requests to make together, so that their histories need little memory."""
+    return min(_REQUESTS_AT_ONCE, max(1, _EVENTS_AT_ONCE // size.history_length))
+
+
 def draw_requests(world: World, rng: np.random.Generator, count: int) -> RequestDraws:
     """Draws requests of random users."""
     size = world.size
@@ -38,8 +46,7 @@ def draw_requests(world: World, rng: np.random.Generator, count: int) -> Request
         anything = world.pick(rng.random(clicked.shape))
         clicked = np.where(event < length[:, None] - size.recent, clicked, anything)
     clicked[event >= length[:, None]] = -1
-    item = _draw_items(world, rng, interests, size.candidates, _RETRIEVED)
-    _redraw_repeats(world, rng, item)
+    item = draw_candidates(world, rng, interests)
     return RequestDraws(
         user=user,
         device=rng.choice(DEVICES, size=count, p=DEVICE_SHARE),
@@ -47,6 +54,13 @@ def draw_requests(world: World, rng: np.random.Generator, count: int) -> Request
         item=item,
         clicked=clicked,
     )
+
+
+def draw_candidates(world: World, rng: np.random.Generator, interests: np.ndarray) -> np.ndarray:
+    """Different items `(R, T)`, some in the style of one of the interests `(R, 2)`."""
+    item = _draw_items(world, rng, interests, world.size.candidates, _RETRIEVED)
+    _redraw_repeats(world, rng, item)
+    return item
 
 
 def _draw_items(

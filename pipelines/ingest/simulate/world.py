@@ -8,13 +8,14 @@ returns. The style is not a column: it must be learned from the item id.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from pipelines.ingest.data_options import SimulateOptions
 
+START = 1_700_000_000  # Unix seconds of the first request
 SEGMENTS, CATEGORIES, BRANDS, STYLES = 8, 12, 20, 8
 HOURS, HOUR_PARTS = 24, 4
 DEVICE_SHARE = np.array([0.55, 0.33, 0.12])
@@ -41,6 +42,7 @@ class World:
     category: np.ndarray  # of an item
     brand: np.ndarray  # of an item
     style: np.ndarray  # of an item, hidden
+    share: np.ndarray  # of an item, its popularity
     log_price: np.ndarray  # of an item, standardised, 0 where unknown
     price: np.ndarray  # of an item, NaN where unknown
     by_style: np.ndarray  # items, sorted by style
@@ -68,7 +70,7 @@ class World:
         starts = np.searchsorted(style[by_style], np.arange(1, STYLES + 1))
         hour_share = 1.2 + np.sin((np.arange(HOURS) - 11) / HOURS * 2 * np.pi)
         hour_share = hour_share / hour_share.sum()
-        return cls(
+        world = cls(
             size=size,
             user_names=pa.array([f"user-{number}" for number in range(size.users)]),
             segment=rng.integers(SEGMENTS, size=size.users),
@@ -77,43 +79,53 @@ class World:
             category=category,
             brand=brand,
             style=style,
+            share=share,
             log_price=np.where(unknown, 0.0, log_price),
             price=np.where(unknown, np.nan, np.round(np.exp(3.5 + 0.7 * log_price), 2)),
             by_style=by_style,
             popularity=popularity,
             style_start=np.concatenate(([0.0], popularity[starts - 1])),
             hour_share=hour_share,
-            effects=_effects(rng, size, share, category, brand, hour_share),
+            effects={},
         )
+        return replace(world, effects=world.draw_effects(rng))
+
+    def draw_effects(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Tables of effects, of which only those of `hour` and `similar` are not random."""
+        categories = np.bincount(self.category, self.share, CATEGORIES)
+        brands = np.bincount(self.brand, self.share, BRANDS)
+        segments, ages = np.ones(SEGMENTS), np.ones(AGE_GROUPS)
+        parts = self.hour_share.reshape(HOUR_PARTS, -1).sum(axis=1)
+        return {
+            "item": 0.5 * rng.standard_normal(self.size.items),
+            "segment": 0.2 * rng.standard_normal(SEGMENTS),
+            "hour": 0.2 * np.sin((np.arange(HOURS) - 15) / HOURS * 2 * np.pi),
+            "segment x category": 0.9 * crossed(rng, segments, categories),
+            "age x brand": _or_unknown(0.5 * crossed(rng, ages, brands)),
+            "device x hour": 0.5 * crossed(rng, DEVICE_SHARE, parts),
+            "similar": 0.9 * np.log1p(np.arange(self.size.history_length + 1)),
+            "age x category": _or_unknown(crossed(rng, ages, categories)),
+            "device x category": crossed(rng, DEVICE_SHARE, categories),
+        }
 
     def pick(self, quantile: np.ndarray) -> np.ndarray:
         """Items by popularity at quantiles in [0, 1); those of one style lie together."""
         return self.by_style[np.searchsorted(self.popularity[:-1], quantile, side="right")]
 
+    def user_features(self) -> dict[str, pa.Array]:
+        """The columns of the features of each user."""
+        return {
+            "segment": SEGMENT_NAMES.take(pa.array(self.segment)),
+            "age_group": AGE_NAMES.take(pa.array(self.age_group)),
+        }
 
-def _effects(
-    rng: np.random.Generator,
-    size: SimulateOptions,
-    share: np.ndarray,
-    category: np.ndarray,
-    brand: np.ndarray,
-    hour_share: np.ndarray,
-) -> dict[str, np.ndarray]:
-    categories = np.bincount(category, share, CATEGORIES)
-    brands = np.bincount(brand, share, BRANDS)
-    segments, ages = np.ones(SEGMENTS), np.ones(AGE_GROUPS)
-    parts = hour_share.reshape(HOUR_PARTS, -1).sum(axis=1)
-    return {
-        "item": 0.5 * rng.standard_normal(size.items),
-        "segment": 0.2 * rng.standard_normal(SEGMENTS),
-        "hour": 0.2 * np.sin((np.arange(HOURS) - 15) / HOURS * 2 * np.pi),
-        "segment x category": 0.9 * crossed(rng, segments, categories),
-        "age x brand": _or_unknown(0.5 * crossed(rng, ages, brands)),
-        "device x hour": 0.5 * crossed(rng, DEVICE_SHARE, parts),
-        "similar": 0.9 * np.log1p(np.arange(size.history_length + 1)),
-        "age x category": _or_unknown(crossed(rng, ages, categories)),
-        "device x category": crossed(rng, DEVICE_SHARE, categories),
-    }
+    def item_features(self) -> dict[str, pa.Array]:
+        """The columns of the features of each item."""
+        return {
+            "category": CATEGORY_NAMES.take(pa.array(self.category)),
+            "brand": BRAND_NAMES.take(pa.array(self.brand)),
+            "price": pa.array(self.price, mask=np.isnan(self.price)),
+        }
 
 
 def crossed(rng: np.random.Generator, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ HISTORY = {"name": "h", "of": "i", "by": "u", "time": "t"}
     ("options", "message"),
     [
         ({"source": "simulate", "simulate": {"candidates": 50, "items": 97}}, "half of `items`"),
+        ({"source": "simulate", "simulate": {"drift": 0.1}}, "`drift` needs `days`"),
         ({"source": "criteo", "simulate": {}}, "`simulate` belongs to the source 'simulate'"),
         ({"source": "csv"}, "`path` must name the csv file or folder"),
         ({"source": "frappe", "path": ["a", "b"]}, "`path` must be one file or folder"),

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.ingest import ingest
-from pipelines.ingest.data_options import DataOptions
+from pipelines.ingest.data_options import DataOptions, UserOptions
 from pipelines.items import UserTable
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 from serving.state.errors import DataError
@@ -50,6 +50,13 @@ def log(rows: int = 61, **columns: Any) -> pa.Table:
             **columns,
         }
     )
+
+
+def test_a_source_without_users_needs_a_file_of_them(tmp_path: Path) -> None:
+    chosen = options(tmp_path, log())
+    chosen = chosen.model_copy(update={"users": UserOptions(key="user")})
+    with pytest.raises(DataError, match=r"`data.users.path`: expected a Parquet file"):
+        ingest(chosen, SCHEMA, 0, tmp_path / "data")
 
 
 def options(folder: Path, rows: pa.Table, users: pa.Table = USERS, key: str = "user") -> Any:
