@@ -336,5 +336,6 @@ def _padded(
 
 
 def _widened(array: np.ndarray, width: int, missing: Any) -> np.ndarray:
-    padding = [(0, 0)] * (array.ndim - 1) + [(0, width - array.shape[-1])]
-    return np.pad(array, padding, constant_values=missing)
+    wide = np.full((*array.shape[:-1], width), missing, array.dtype)
+    wide[..., : array.shape[-1]] = array
+    return wide

@@ -14,14 +14,15 @@ Of an event of a history of texts, the first part is the number of bytes plus 1;
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
 import numpy as np
 
 from serving.state.definitions.group import FORMAT, Group
-from serving.state.definitions.key_kinds import key_kind
+from serving.state.definitions.history_options import HistoryOptions
 from serving.state.errors import DataError
-from serving.state.keyed.key_states import KeyStates
+from serving.state.keyed.key_states import KeyStates, no_time
 from serving.state.keyed.words import pack, unpack
 
 _HEADER = 5
@@ -60,67 +61,76 @@ def decode(group: Group, blobs: Sequence[bytes | None]) -> KeyStates:
         DataError: A blob is damaged, or of another format.
     """
     states = KeyStates(group, len(blobs))
-    present = np.array([k for k, blob in enumerate(blobs) if blob is not None], np.int64)
-    stored = [blob for blob in blobs if blob is not None]
-    if not stored:
+    if not blobs:
         return states
+    empty = _empty(group) if None in blobs else b""
+    stored = [empty if blob is None else blob for blob in blobs]
     lengths = np.array([len(blob) for blob in stored])
     if (lengths % 8).any():
         raise _damaged("its length is no multiple of 8")
     data = b"".join(stored)
     try:
-        _fill(states, present, lengths // 8, data)
+        _fill(states, lengths // 8, data)
     except (ValueError, IndexError, UnicodeDecodeError) as error:
         raise _damaged(str(error)) from None
     return states
 
 
-def _fill(states: KeyStates, present: np.ndarray, lengths: np.ndarray, data: bytes) -> None:
+def _empty(group: Group) -> bytes:
+    """The blob of a key without rows."""
+    totals = sum(rule.width for rule in group.rules if rule.has_totals)
+    words = [0] * (_HEADER + len(group.features) + totals)
+    words[0] = FORMAT
+    words[2] = int(_bits(np.array(no_time(group))))
+    return struct.pack(f"<{len(words)}q", *words)
+
+
+def _fill(states: KeyStates, lengths: np.ndarray, data: bytes) -> None:
     words = np.frombuffer(data, "<i8")
-    stops = np.cumsum(lengths)
+    stops = lengths.cumsum()
     start = stops - lengths
     size = _HEADER + len(states.group.features)
-    if (lengths < size).any():
+    if lengths.min() < size:
         raise ValueError("it is shorter than its header")
-    header = words[start[:, None] + np.arange(size)]
-    if (header[:, 0] != FORMAT).any():
-        raise ValueError(f"expected format {FORMAT}, received {header[:, 0].max()}")
-    states.versions[present] = header[:, 1]
-    states.newest[present] = np.ascontiguousarray(header[:, 2]).view(states.newest.dtype)
-    counts, widths = _layout(states, header)
-    sections, ends = unpack(words, start + size, counts, widths)
-    if (ends > stops).any():
-        raise ValueError("a key has fewer words than its header says")
-    rows = iter(sections)
-    log_of = np.repeat(present, header[:, 3]).tolist()
-    for key, (log, offset) in zip(log_of, next(rows).tolist(), strict=True):
+    written, states.versions, newest, logs, segments, *events = words[
+        np.arange(size)[:, None] + start
+    ]
+    if (written != FORMAT).any():
+        raise ValueError(f"expected format {FORMAT}, received {written.max()}")
+    states.newest = _times(newest, states.group)
+    counts, widths = _layout(states.group, logs, segments, events)
+    sections, ends = unpack(words, start + size, stops, counts, widths)
+    rows, keys = iter(sections), np.arange(len(states))
+    for key, (log, offset) in zip(keys.repeat(logs).tolist(), next(rows).tolist(), strict=True):
         states.offsets[key][log] = offset
     spans = _times(next(rows), states.group)
     if states.segments is not None:
-        states.segments.key = np.repeat(present, header[:, 4])
+        states.segments.key = keys.repeat(segments)
         states.segments.first, states.segments.until = spans[:, 0], spans[:, 1]
     texts: list[tuple[np.ndarray, np.ndarray]] = []
-    for place, past in enumerate(states.pasts):
-        count = header[:, _HEADER + place]
+    for place, (past, count) in enumerate(zip(states.pasts, events, strict=True)):
         if past.rule.has_totals:
-            past.totals[present] = next(rows)
+            past.totals = next(rows)
+        past.key = keys.repeat(count)
         past.time, past.parts = _times(next(rows), states.group)[:, 0], next(rows)
-        past.key = np.repeat(present, count)
         if _lists_texts(states.group, place):
-            texts.append((np.repeat(np.arange(len(present)), count), past.parts))
+            texts.append((past.key, past.parts))
     _read_texts(states, texts, (ends * 8, stops * 8), data)
 
 
-def _layout(states: KeyStates, header: np.ndarray) -> tuple[np.ndarray, list[int]]:
+def _layout(
+    group: Group, logs: np.ndarray, segments: np.ndarray, events: list[np.ndarray]
+) -> tuple[np.ndarray, list[int]]:
     """The rows of each key in each section, and the words of a row."""
-    counts, widths = [header[:, 3], header[:, 4]], [2, 2]
-    for place, rule in enumerate(states.group.rules):
+    counts, widths = [logs, segments], [2, 2]
+    one = np.ones_like(logs)
+    for rule, count in zip(group.rules, events, strict=True):
         if rule.has_totals:
-            counts.append(np.ones(len(header), np.int64))
+            counts.append(one)
             widths.append(rule.width)
-        counts += [header[:, _HEADER + place]] * 2
+        counts += [count, count]
         widths += [1, rule.width]
-    return np.stack(counts), widths
+    return np.array(counts), widths
 
 
 def _read_texts(
@@ -176,10 +186,7 @@ def _spans(states: KeyStates) -> tuple[np.ndarray, np.ndarray]:
 
 def _lists_texts(group: Group, place: int) -> bool:
     feature = group.features[place]
-    return (
-        group.rules[place].kind == "history"
-        and key_kind(group.columns.field(feature.of).type) == "string"
-    )
+    return isinstance(feature, HistoryOptions) and group.key_kinds[feature.of] == "string"
 
 
 def _bits(times: np.ndarray) -> np.ndarray:

@@ -31,13 +31,18 @@ def pack(counts: np.ndarray, sections: Sequence[np.ndarray]) -> list[np.ndarray]
 
 
 def unpack(
-    words: np.ndarray, start: np.ndarray, counts: np.ndarray, widths: Sequence[int]
+    words: np.ndarray,
+    start: np.ndarray,
+    stops: np.ndarray,
+    counts: np.ndarray,
+    widths: Sequence[int],
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """The sections of all keys, `(all rows, words)` each, and the end of each key's sections.
 
     Args:
         words: Of all keys.
         start: `(keys,)`, the place of each key's first section in `words`.
+        stops: `(keys,)`, the place after the last word of each key.
         counts: `(sections, keys)`, the number of rows of each key in each section.
         widths: The words of a row of each section.
 
@@ -46,23 +51,24 @@ def unpack(
     """
     sizes = counts * np.array(widths)[:, None]
     ends = start + sizes.sum(axis=0)
-    if (counts < 0).any() or (ends > len(words)).any():
+    if (counts < 0).any() or (ends > stops).any():
         raise ValueError("a key has fewer words than its header says")
     moved = words[_places(_starts(sizes, start), sizes.ravel())]
-    borders = np.cumsum(sizes.sum(axis=1))[:-1]
-    parts = np.split(moved, borders)
-    rows = [part.reshape(-1, width) for part, width in zip(parts, widths, strict=True)]
+    borders = [0, *sizes.sum(axis=1).cumsum().tolist()]
+    rows = [
+        moved[first:stop].reshape(-1, width)
+        for first, stop, width in zip(borders, borders[1:], widths, strict=False)
+    ]
     return rows, ends
 
 
 def _starts(sizes: np.ndarray, first: np.ndarray) -> np.ndarray:
     """`(sections * keys,)`, the place of each section of each key."""
-    before = np.cumsum(sizes, axis=0) - sizes
-    starts: np.ndarray = (before + first).ravel()
-    return starts
+    starts: np.ndarray = sizes.cumsum(axis=0) - sizes + first
+    return starts.ravel()
 
 
 def _places(start: np.ndarray, size: np.ndarray) -> np.ndarray:
     """`start[k], start[k] + 1, ...` for each block k, `size[k]` of them."""
-    first = np.cumsum(size) - size
-    return np.arange(size.sum()) + np.repeat(start - first, size)
+    stop = size.cumsum()
+    return np.arange(stop[-1]) + (start - stop + size).repeat(size)

@@ -194,6 +194,5 @@ class _Values:
         if place is None:
             return None
         priors = self._states[-1]
-        # One moment, but for keys whose newest event is later than the request.
-        at, of_row = np.unique(np.maximum(priors.newest[0], moment), return_inverse=True)
-        return priors.pasts[place].totals_before(np.zeros(len(at), np.int64), at)[of_row]
+        moment = np.maximum(priors.newest[0], moment)
+        return priors.pasts[place].totals_before(np.zeros(len(moment), np.int64), moment)

@@ -134,13 +134,13 @@ class Past:
             moment: `(rows,)`.
             begin: `(rows,)`, as in `ranges`.
         """
+        if not len(self.key):
+            totals = np.zeros((len(moment), self.rule.width), np.int64)
+            return totals if not self.rule.has_totals else totals + self._totals(key)
         if key is None:
             start, end = self.ranges_of_keys(moment, begin)
         else:
             start, end = self.ranges(key, moment, begin)
-        if not len(self.key):
-            totals = np.zeros((len(moment), self.rule.width), np.int64)
-            return totals if not self.rule.has_totals else totals + self._totals(key)
         sums = np.zeros((len(self.key) + 1, self.rule.width), np.int64)
         np.cumsum(self.parts, axis=0, out=sums[1:])
         totals = sums[end] - sums[start]
