@@ -13,6 +13,7 @@ from pipelines.calls.import_tensorflow import import_tensorflow
 from pipelines.common.errors import PipelineError
 
 if TYPE_CHECKING:
+    from pipelines.experiment.config import Experiment
     from pipelines.pretraining.sequence_steps import SequenceSteps
     from pipelines.workflow.run_steps import RunSteps
     from pipelines.workflow.steps import Steps
@@ -50,18 +51,23 @@ def opened(opening: Opening) -> Iterator[RunSteps]:
         yield steps
 
 
+def loaded(experiment: Path, overrides: Overrides | None = None) -> Experiment:
+    """Loads the experiment of a ranking model, from its file or a run folder."""
+    from pipelines.experiment.config import check_keys, load_experiment
+
+    check_keys(experiment, dict(overrides or {}))
+    import_tensorflow()
+    return load_experiment(experiment, dict(overrides or {}))
+
+
 @contextlib.contextmanager
 def opened_ranking(opening: Opening) -> Iterator[Steps]:
     """Loads an experiment, with overrides, and locks its run folder."""
-    from pipelines.experiment.config import check_keys, load_experiment
-
-    check_keys(opening.experiment, dict(opening.overrides))
-    import_tensorflow()
+    experiment = loaded(opening.experiment, opening.overrides)
     from pipelines.scoring.microbatches import one_thread_each
     from pipelines.workflow.steps import Steps
 
     one_thread_each()
-    experiment = load_experiment(opening.experiment, dict(opening.overrides))
     with _run_folder(opening, experiment.name) as folder:
         yield Steps.of(experiment, folder, opening.console, opening.force)
 

@@ -191,6 +191,38 @@ skew_options = _adding(
 )
 
 
+online_options = _adding(
+    click.argument("rows"),
+    click.option(
+        "--run",
+        required=True,
+        type=click.Path(path_type=Path),
+        help="Folder of the run whose model served the rows, or its experiment file.",
+    ),
+    click.option("--since", type=_TIME, help="Only answers from this time on (UTC)."),
+    click.option("--until", type=_TIME, help="Only answers before this time (UTC)."),
+    click.option(
+        "--by",
+        "period",
+        type=click.Choice(["hour", "day"]),
+        default="hour",
+        show_default=True,
+        help="Period of the numbers over time.",
+    ),
+    click.option(
+        "--output",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Folder of online.json and online.html.  [default: online in the run folder]",
+    ),
+    click.option(
+        "--prometheus",
+        metavar="FILE",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Also write the newest numbers for the textfile collector of node exporter.",
+    ),
+)
+
+
 engine_options = _adding(
     click.option(
         "--engine",

@@ -19,8 +19,6 @@ from pipelines.online.canary_gate import CanaryGate, result_of, z_of
 from pipelines.report.gate_words import FAILED, UNDECIDED
 from pipelines.report.numbers import decimal
 
-GATED = ("auc", "gauc", "logloss", "calibration")
-
 
 @dataclass(frozen=True)
 class TwoVersions:
@@ -82,7 +80,7 @@ class TwoVersions:
 
 def metrics_of(probabilities: bool) -> list[Metric]:
     """The gated metrics of a task."""
-    return [METRICS[n] for n in GATED if probabilities or not METRICS[n].needs_probabilities]
+    return [m for m in METRICS.where("summary") if probabilities or not m.needs_probabilities]
 
 
 def metric_gates(task: str, rows: TwoVersions, level: float) -> Iterator[CanaryGate]:

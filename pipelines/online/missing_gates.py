@@ -55,6 +55,8 @@ def _worst(
     hour = max(tests, key=lambda name: tests[name].ends(z)[0])
     worst = tests[hour]
     ends = worst.ends(z)
-    words = f"{percent(worst.share)} of {feature} missing, {percent(worst.other)} {other}, at {hour}."
+    words = (
+        f"{percent(worst.share)} of {feature} missing, {percent(worst.other)} {other}, at {hour}."
+    )
     numbers = (worst.share, worst.other, worst.share - worst.other, ends, limit, level)
     return CanaryGate(gate, feature, *numbers, result_of(ends, limit), words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -99,10 +100,9 @@ def sums_of(
     count = int(users.max(initial=-1)) + 1
     places = users + count * is_canary
     rows = np.bincount(places, minlength=2 * count).astype(np.float64)
-    missing: dict[str, NDArray[np.float64]] = {}
+    missing: defaultdict[str, NDArray[np.float64]] = defaultdict(lambda: np.zeros(2 * count))
     for part, feature, mask in absent:
-        counted = np.bincount(places[part][mask], minlength=2 * count)
-        missing[feature] = missing.get(feature, 0) + counted
+        missing[feature] += np.bincount(places[part][mask], minlength=2 * count)
     sides = (slice(None, count), slice(count, None))
     return {
         feature: (_sums(rows[sides[0]], of[sides[0]]), _sums(rows[sides[1]], of[sides[1]]))

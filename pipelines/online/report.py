@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pipelines.common.artifacts import without_nan
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import Experiment
-from pipelines.metrics import task_metrics
+from pipelines.metrics import METRICS, task_metrics
 from pipelines.online.cells import Cell, cells_of
 from pipelines.online.row_files import RowFiles, utc
 from pipelines.online.served_rows import RowColumns, ServedRows
@@ -21,8 +21,8 @@ from pipelines.storage.filesystem import Where
 
 Period = Literal["hour", "day"]
 _UNITS = {"hour": "h", "day": "D"}
-SHOWN = ("auc", "gauc", "logloss", "calibration")
-_KEPT = ("rows", "positives", "clusters", "gauc_groups", *SHOWN, "calibration_off")
+_SHOWN = tuple(metric.name for metric in METRICS.where("summary"))
+_KEPT = ("rows", "positives", "clusters", "gauc_groups", *_SHOWN, "calibration_off")
 Places = NDArray[np.int64]
 
 
@@ -132,7 +132,7 @@ def _entry(rows: ServedRows, columns: RowColumns, places: Places, cells: Any) ->
 
 
 def _metrics(metrics: dict[str, Any]) -> dict[str, Any]:
-    intervals = {name: metrics["intervals"].get(name) for name in SHOWN}
+    intervals = {name: metrics["intervals"].get(name) for name in _SHOWN}
     return {**{name: metrics[name] for name in _KEPT}, "intervals": intervals}
 
 

@@ -1,4 +1,4 @@
-"""The folder of served rows with their outcomes, as `recsys-attn join` writes it: a file an hour."""
+"""The folder of served rows with their outcomes, as `recsys-attn join` writes it."""
 
 from __future__ import annotations
 

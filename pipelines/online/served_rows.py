@@ -50,7 +50,7 @@ class RowColumns:
         """
         named, request = experiment.evaluation.group, columns[0]
         features = tuple(f.name for f in experiment.model_schema.features if f.name in columns)
-        group = named if named in columns else request
+        group = request if named is None or named not in columns else named
         return cls(experiment.tasks, features, group, request)
 
     @property

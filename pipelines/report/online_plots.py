@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -29,9 +28,8 @@ MOST_VERSIONS = len(_COLORS)  # newer ones are shown
 
 
 def version_name(version: Part) -> str:
-    """`version 8, canary`."""
-    label = version["label"]
-    return f"version {version['version']}" + (f", {label}" if label else "")
+    """A version with its label: `8 canary`."""
+    return f"{version['version']} {version['label'] or ''}".rstrip()
 
 
 @picture
@@ -118,6 +116,8 @@ def _over_time(
 
 def _name_periods(axes: Axes, begins: Sequence[str]) -> None:
     every = max(1, -(-len(begins) // 4))
-    places = np.arange(0, len(begins), every)
-    axes.set_xticks(places, [begins[place].replace(" ", "\n") for place in places], color=SOFT)
+    places = range(0, len(begins), every)
+    axes.set_xticks(
+        list(places), [begins[place].replace(" ", "\n") for place in places], color=SOFT
+    )
     axes.set_xlim(-0.5, len(begins) - 0.5)

@@ -19,7 +19,7 @@ from pipelines.report.online_plots import MOST_VERSIONS, version_name
 from pipelines.report.plots import Picture
 
 Part = Mapping[str, Any]
-_METRICS = ("auc", "gauc", "logloss", "calibration")
+_METRICS = METRICS.where("summary")
 _MOST_FEATURES = 6  # of pictures: those whose missing values move most
 
 
@@ -38,7 +38,7 @@ def write_online_report(result: Mapping[str, Any], name: str, out_file: Path) ->
         .render(
             name=name,
             found=result,
-            heads=[METRICS[metric].label or metric for metric in _METRICS],
+            heads=[metric.label or metric.name for metric in _METRICS],
             tasks={task: _table(result, task) for task in result["whole"]["tasks"]},
             pictures={task: _of_task(newest, task) for task in result["whole"]["tasks"]},
             data=_of_data(newest),
@@ -53,14 +53,17 @@ def write_online_report(result: Mapping[str, Any], name: str, out_file: Path) ->
 def print_online(console: Console, result: Mapping[str, Any]) -> None:
     """Prints a line of metrics for each version and task, and one of the data of each version."""
     title = f"{result['model']}: {result['first'][:13]} to {result['last'][:13]} (UTC)"
-    heads = ["rows", "positives", *(METRICS[metric].label or metric for metric in _METRICS)]
+    heads = ["rows", *(metric.label or metric.name for metric in _METRICS)]
     for task in result["whole"]["tasks"]:
         table = number_table(task, heads, title)
         for label, cells, is_whole in _table(result, task):
-            table.add_row(escape(label), *cells, style="dim" if is_whole else "")
+            rows, _, *metrics = cells  # without the positives, to fit a narrow terminal
+            table.add_row(escape(label), rows, *metrics, style="dim" if is_whole else "")
         console.print(table)
         title = ""
-    table = number_table("answers", ("answers", "degraded", "lag, median", "lag, 99 %", "missing"))
+    table = number_table(
+        "version", ("answers", "degraded", "lag, median", "lag, 99 %", "missing most")
+    )
     for label, cells in _lines(result):
         table.add_row(escape(label), *cells)
     console.print(table)
@@ -96,9 +99,9 @@ def _parts(result: Mapping[str, Any]) -> Iterator[tuple[str, Part, bool]]:
 def _cells(metrics: Part) -> list[str]:
     cells = [count(metrics["rows"]), count(metrics["positives"])]
     for metric in _METRICS:
-        ends = metrics["intervals"][metric]
+        ends = metrics["intervals"][metric.name]
         margin = "" if ends is None else f" ±{decimal((ends[1] - ends[0]) / 2)}"
-        cells.append(text_of(metrics, METRICS[metric]) + margin)
+        cells.append(text_of(metrics, metric) + margin)
     return cells
 
 
@@ -126,11 +129,11 @@ def _of_task(versions: Sequence[Part], task: str) -> dict[str, Picture]:
     """The pictures of a task's metrics that its data defines, by title."""
     pictures = {}
     for metric in _METRICS:
-        values = (p["tasks"][task][metric] for v in versions for p in v["periods"])
+        values = (p["tasks"][task][metric.name] for v in versions for p in v["periods"])
         if any(value is not None for value in values):
-            perfect = 1.0 if METRICS[metric].better == "one" else None
-            of = (versions, task, metric, perfect)
-            pictures[METRICS[metric].title] = online_plots.metric_over_time(*of)
+            perfect = 1.0 if metric.better == "one" else None
+            of = (versions, task, metric.name, perfect)
+            pictures[metric.title] = online_plots.metric_over_time(*of)
     return pictures
 
 

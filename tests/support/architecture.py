@@ -17,6 +17,7 @@ _IMPORTS = """
 recsys_attn  keras numpy
 pipelines    recsys_attn serving keras numpy tensorflow tensorflow_serving pyarrow
 pipelines    pydantic click rich jinja2 matplotlib datasketches ray mlflow optuna scipy
+pipelines    prometheus_client
 serving      numpy tensorflow tensorflow_serving grpc grpc_health grpc_reflection google click rich
 serving      starlette uvicorn prometheus_client pyarrow pydantic lmdb redis ml_dtypes opentelemetry
 serving      confluent_kafka
@@ -46,9 +47,9 @@ SLOTS = tuple(
 FOLDER_ORDER: Mapping[str, str] = {
     "serving": "cli cli_output server proxy rest rpc observability inference batching models "
     "client runtimes encoding config common protos state",
-    "pipelines": "__main__ cli calls tuning boards pretraining workflow prediction_log exported "
-    "export training evaluation experiment audit distributions scoring feed features ingest items "
-    "storage report engines metrics common",
+    "pipelines": "__main__ cli calls tuning boards pretraining workflow online prediction_log "
+    "exported export training evaluation experiment audit distributions scoring feed features "
+    "ingest items storage report engines metrics common",
     "recsys_attn": (
         "objectives models interactions multitask attention blocks optimizers embeddings losses "
         "initializers constant_factors backend layer registry serialization embedding_tables "
