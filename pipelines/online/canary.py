@@ -14,7 +14,7 @@ from pipelines.metrics.metric_inputs import group_codes
 from pipelines.online.canary_gate import CanaryGate
 from pipelines.online.cells import StoreAnswers, cells_of
 from pipelines.online.metric_gates import TwoVersions, metric_gates, metrics_of
-from pipelines.online.missing_gates import missing_gates
+from pipelines.online.missing_gates import Hours, missing_gates
 from pipelines.online.missing_sums import MissingSums, sums_of
 from pipelines.online.row_files import VERSION, HourRows, RowFiles
 from pipelines.online.served_rows import RowColumns, ServedRows
@@ -96,13 +96,20 @@ class CanaryRows:
             name = str(hour.hour.astype("datetime64[m]")).replace("T", " ")
             for feature, sums in self._missing(hour, columns).items():
                 missing.setdefault(feature, {})[name] = sums
-        is_canary = rows.versions == self.canary
-        gates = [
-            *self._of_metrics(rows, columns, is_canary),
-            *_of_data(missing, store, max_degraded, max_lag),
-        ]
+        is_canary, every = rows.versions == self.canary, np.arange(len(rows))
+        tasks = {
+            task.name: TwoVersions(
+                rows.labels(place, every),
+                rows.scores(place, every),
+                rows.groups,
+                is_canary,
+                task.has_probabilities,
+            )
+            for place, task in enumerate(columns.tasks)
+        }
+        gates = tuple(decided(tasks, missing, store, max_degraded, max_lag))
         canary_rows = int(is_canary.sum())
-        return VersionComparison(len(rows) - canary_rows, canary_rows, tuple(gates))
+        return VersionComparison(len(rows) - canary_rows, canary_rows, gates)
 
     def _missing(
         self, hour: HourRows, columns: RowColumns
@@ -112,28 +119,25 @@ class CanaryRows:
         is_canary = hour.table[VERSION].to_numpy() == self.canary
         return sums_of(hour.missing(columns.features), users, is_canary)
 
-    def _of_metrics(
-        self, rows: ServedRows, columns: RowColumns, is_canary: np.ndarray
-    ) -> Iterator[CanaryGate]:
-        every = np.arange(len(rows))
-        count = sum(len(metrics_of(task.has_probabilities)) for task in columns.tasks)
-        for place, task in enumerate(columns.tasks):
-            of_task = TwoVersions(
-                rows.labels(place, every),
-                rows.scores(place, every),
-                rows.groups,
-                is_canary,
-                task.has_probabilities,
-            )
-            yield from metric_gates(task.name, of_task, LEVEL * _OF_METRICS / count)
 
-
-def _of_data(
-    missing: Mapping[str, Mapping[str, tuple[MissingSums, MissingSums]]],
+def decided(
+    tasks: Mapping[str, TwoVersions],
+    missing: Mapping[str, Hours],
     store: StoreAnswers,
     max_degraded: float,
     max_lag: float,
 ) -> Iterator[CanaryGate]:
+    """Decides all gates of a canary, each at its share of the level of 0.05.
+
+    Args:
+        tasks: The rows of each task.
+        missing: Sums of missing values by feature and hour.
+        store: What a store gave the canary's answers.
+        max_degraded, max_lag: As for `CanaryRows.compared`.
+    """
+    count = sum(len(metrics_of(rows.probabilities)) for rows in tasks.values())
+    for task, rows in tasks.items():
+        yield from metric_gates(task, rows, LEVEL * _OF_METRICS / count)
     level = LEVEL * (1 - _OF_METRICS) / (2 * len(missing) + 2)
     for feature, hours in missing.items():
         yield from missing_gates(feature, hours, level)
