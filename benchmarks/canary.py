@@ -14,7 +14,7 @@ the canary's labelled rows.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,7 +102,7 @@ class World:
         scores = _mean_sigmoid(_RATE + np.where(canary, noisy, known), lost + _HIDDEN**2)
         return labels, np.minimum(np.where(canary, scores * fault.times, scores), 1.0)
 
-    def _missing(self) -> dict[str, Hours]:
+    def _missing(self) -> Mapping[str, Hours]:
         rng = self._rng
         by_feature: dict[str, dict[str, tuple[MissingSums, MissingSums]]]
         by_feature = {name: {} for name in MISSING}
@@ -141,7 +141,7 @@ def _mean_sigmoid(logit: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """The mean of `sigmoid(logit + a normal number of this variance)`."""
     deviation = np.sqrt(variance)
     parts = (w * _sigmoid(logit + deviation * x) for x, w in zip(_NODES, _WEIGHTS, strict=True))
-    return sum(parts) / _WEIGHTS.sum()  # type: ignore[return-value]
+    return sum(parts) / _WEIGHTS.sum()
 
 
 def noise_for(loss: float) -> float:
