@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from pathlib import Path
 
 import numpy as np
 
+from pipelines.online.textfile import write_textfile
 from serving.config.files import read_batching_parameters
 from serving.observability.metrics import ServerMetrics
 from tests.serving.traces import trace
@@ -29,12 +31,30 @@ def labels_by_metric() -> dict[str, set[str]]:
     metrics.observe_difference("ctr", 6, "click", 0.02)
     for name in ("requests_waiting", "requests_working", "certificate_expires_seconds"):
         metrics.gauge(name, "Of a server.", lambda: 0)
-    page = metrics.page().decode()
+    page = metrics.page().decode() + online_page()
     samples = re.findall(r"^([\w:]+)(?:\{(.*)\})? ", page, re.MULTILINE)
     found: dict[str, set[str]] = {}
     for name, labels in samples:
         found.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
     return found
+
+
+def online_page() -> str:
+    """The text file of the online report."""
+    numbers = dict.fromkeys(("auc", "gauc", "logloss", "calibration"), 0.5)
+    intervals = {name: [0.4, 0.6] for name in numbers}
+    store = {"degraded": 0.0, "lag_median": 1.0, "lag_99": 2.0}
+    period = {
+        "begin": "2026-11-29 07:00",
+        "tasks": {"click": {"rows": 3, **numbers, "intervals": intervals}},
+        "missing": {"price": 0.1},
+        "store": store,
+    }
+    version = {"version": 5, "label": "canary", "periods": [period]}
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "online.prom"
+        write_textfile({"model": "ctr", "versions": [version]}, target)
+        return target.read_text("utf-8")
 
 
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]

@@ -44,7 +44,7 @@ from serving.state.saved import SavedState
 
 NO_LABELS = (
     "A log has no labels: whether the scores are calibrated or in a good order cannot be said "
-    "from it. Join it with what happened, and evaluate that."
+    "from it. `recsys-attn online` says it of rows that `join` has given their outcomes."
 )
 
 
