@@ -20,6 +20,7 @@ from pipelines.common.errors import PipelineError
 
 MANIFEST = "manifest.json"
 EXPERIMENT = "experiment.json"  # in a run folder, as are:
+DATA = "data"
 FEATURES = "features"
 MODEL = "model"
 EVALUATION = "evaluation"

@@ -10,8 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.engines.base import Engine, tree
+from pipelines.features.continued import earlier_transform, is_counted
 from pipelines.features.fitted import FittedFeatures, fitter, raw_column
 from pipelines.features.lists import flatten_list
+from pipelines.features.transforms import Growing, Transform
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.footers import Footers
 from recsys_attn.schema import Feature, Schema, is_listed
@@ -34,11 +36,19 @@ def merge(schema: Schema, first: States, second: States) -> States:
     return {f.name: fitter(f).merge(first[f.name], second[f.name]) for f in owners(schema)}
 
 
-def finish(schema: Schema, states: States) -> FittedFeatures:
-    """Transforms and table sizes from the states of the whole data."""
-    transforms = {f.name: fitter(f).finish(states[f.name]) for f in owners(schema)}
+def finish(schema: Schema, states: States, earlier: FittedFeatures | None = None) -> FittedFeatures:
+    """Transforms and table sizes from the states of the whole data, behind an earlier run."""
+    transforms = {f.name: _finished(f, states.get(f.name), earlier) for f in owners(schema)}
     sizes = {n: t.size for n, t in transforms.items() if hasattr(t, "size")}
     return FittedFeatures(schema.with_sizes(sizes), transforms)
+
+
+def _finished(feature: Feature, state: Any, earlier: FittedFeatures | None) -> Transform:
+    """The transform of one feature; the state is None if the rows say nothing of it."""
+    of, before = fitter(feature), earlier_transform(feature, earlier)
+    if before is None:
+        return of.finish(state)
+    return of.grow(before, state) if isinstance(of, Growing) else before
 
 
 def fit(schema: Schema, batches: Iterable[pa.Table]) -> FittedFeatures:
@@ -48,7 +58,11 @@ def fit(schema: Schema, batches: Iterable[pa.Table]) -> FittedFeatures:
 
 
 def fit_split(
-    schema: Schema, split: DataSplit, engine: Engine, progress: Callable[[int], None]
+    schema: Schema,
+    split: DataSplit,
+    engine: Engine,
+    progress: Callable[[int], None],
+    earlier: FittedFeatures | None = None,
 ) -> FittedFeatures:
     """Fits all transforms on a split's row groups; every engine gives the same result.
 
@@ -57,15 +71,20 @@ def fit_split(
         split: The split to fit on.
         engine: Fits and merges the row groups.
         progress: Shows the rows done.
+        earlier: Those of the run before this one: values keep their ids, and new ones follow them;
+            scales, buckets and hashes stay. Features that it does not have are fitted anew.
     """
-    footers = split.footers
+    counted = tuple(f for f in owners(schema) if is_counted(f, earlier))
+    if not counted:
+        return finish(schema, {}, earlier)
+    of_counted, footers = Schema(counted, schema.tasks), split.footers
 
     def done(number: int) -> None:
         progress(int(footers.rows[number]))
 
-    work = partial(_fitting, schema, footers)
-    states = engine.map_reduce(work, range(len(footers)), partial(merge, schema), done)
-    return finish(schema, states)
+    work = partial(_fitting, of_counted, footers)
+    states = engine.map_reduce(work, range(len(footers)), partial(merge, of_counted), done)
+    return finish(schema, states, earlier)
 
 
 @contextmanager

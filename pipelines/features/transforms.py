@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,14 @@ class Fitter(Protocol):
 
     def load(self, state: dict[str, Any]) -> Transform:
         """The transform whose `state` was saved."""
+
+
+@runtime_checkable
+class Growing(Fitter, Protocol):
+    """A fitter whose transform can take in values of later rows."""
+
+    def grow(self, earlier: Any, state: Any) -> Transform:
+        """An earlier transform whose numbers stay, with the new values of the whole data."""
 
 
 class Transform(Protocol):

@@ -114,12 +114,21 @@ class VocabularyFitter:
         return pa.table({"value": sums["value"], "count": sums["count_sum"]})
 
     def finish(self, state: pa.Table) -> VocabularyTransform:
+        return VocabularyTransform(self._frequent(state, self.max_size))
+
+    def grow(self, earlier: VocabularyTransform, state: pa.Table) -> VocabularyTransform:
+        """The earlier vocabulary with the new values that are frequent in these rows alone."""
+        known = pc.is_in(state["value"], value_set=earlier.values)
+        room = None if self.max_size is None else max(0, self.max_size - len(earlier.values))
+        new = self._frequent(state.filter(pc.invert(known)), room)
+        return VocabularyTransform(pa.concat_arrays([earlier.values, new]))
+
+    def _frequent(self, state: pa.Table, room: int | None) -> pa.Array:
+        """The frequent values, most frequent first."""
         frequent = state.filter(pc.greater_equal(state["count"], self.min_count))
         # Ties are broken by value, so that the order of the data does not decide the ids.
         frequent = frequent.sort_by([("count", "descending"), ("value", "ascending")])
-        if self.max_size is not None:
-            frequent = frequent.slice(0, self.max_size)
-        return VocabularyTransform(frequent["value"].combine_chunks())
+        return frequent["value"].slice(0, room).combine_chunks()
 
     def load(self, state: dict[str, Any]) -> VocabularyTransform:
         return VocabularyTransform(state["values"])

@@ -177,6 +177,9 @@ class DataOptions(TomlTable):
         late: How much older than the newest event an event may be that reaches an online store.
             Written like `window` of `[[data.aggregates]]`. An older one is not counted there, but
             written to a file of its own. None: any age.
+        behind: Folder of an earlier run. The rows follow its last row: histories and aggregates see
+            its events too, and vocabularies keep its ids. A made column, or one of `items` or
+            `users`, that the rows have stays as it is. None: nothing comes before the rows.
         items: The catalogue of all items. None: there are only the items of the rows.
         users: Static features of users. None: all features are in the rows.
         sequences: Options of the source `sequences`.
@@ -193,6 +196,7 @@ class DataOptions(TomlTable):
     time_unit: TimeUnit | None = None
     event_id: str | None = None
     late: Duration | None = None
+    behind: Path | None = None
     items: ItemOptions | None = None
     users: UserOptions | None = None
     sequences: SequenceOptions | None = None

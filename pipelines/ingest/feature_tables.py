@@ -135,21 +135,35 @@ def _check_ids(ids: pa.ChunkedArray, where: str, role: Role) -> None:
         )
 
 
-def with_features(source: Source, features: FeatureTable, role: Role) -> Source:
-    """The source, whose rows have the features of their ids."""
+def with_features(
+    source: Source, features: FeatureTable, role: Role, may_repeat: bool = False
+) -> Source:
+    """The source, whose rows have the features of their ids.
+
+    Args:
+        source: Rows.
+        features: The features by id.
+        role: The rows of their table.
+        may_repeat: Whether rows may have features of the table, which stay as they are.
+    """
     parts = {
-        part: [_joined(file, features, role) for file in of] for part, of in source.parts.items()
+        part: [_joined(file, features, role, may_repeat) for file in of]
+        for part, of in source.parts.items()
     }
     return dataclasses.replace(source, parts=parts)
 
 
-def _joined(file: SourceFile, features: FeatureTable, role: Role) -> SourceFile:
+def _joined(file: SourceFile, features: FeatureTable, role: Role, may_repeat: bool) -> SourceFile:
     added = frozenset(features.features)
+    if may_repeat and file.schema is not None:
+        added -= frozenset(file.schema.names)
+        if not added:
+            return file
 
     def joined(table: pa.Table) -> pa.Table:
         require_column(table.column_names, features.key, role.option("key"), file.where)
         repeated = [name for name in features.features if name in table.column_names]
-        if repeated:
+        if repeated and not may_repeat:
             raise PipelineError(
                 f"{file.where}: the feature {repeated[0]!r} is in the rows and in the {role.name} "
                 f"table ({role.option('path')}), which may disagree. Remove one of the columns, or "

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +16,11 @@ from pipelines.ingest.source import CHUNK_ROWS
 from pipelines.storage.request_rows import run_starts
 from serving.state.columns.arrow_kinds import is_number
 from serving.state.columns.labels import LABEL_ADVICE
-from serving.state.columns.times import check_time_type, ticks_per_second, to_ticks
-from serving.state.definitions.durations import check_unit, in_ticks
+from serving.state.columns.times import check_time_type, to_ticks
+from serving.state.definitions.durations import check_unit
 from serving.state.definitions.history_options import HistoryOptions
 from serving.state.errors import require_column
-from serving.state.keyed.listed_values import to_words
+from serving.state.keyed.listed_values import to_array, to_words
 from serving.state.past.measures import measure
 from serving.state.past.past import Past
 from serving.state.past.segments import Segments
@@ -30,13 +31,15 @@ class HistoryColumns:
 
     Row r lists `of` of the rows e with by[e] == by[r], time[e] < time[r] and where[e] == 1,
     oldest first (rows of one time in the table's order), the last `max_length` of them; with
-    `ages` it lists time[r] - time[e].
+    `ages` it lists time[r] - time[e]. A row before the newest one of an earlier log sees what a
+    store would give it: the earlier log as of its newest row.
 
     Args:
         table: All rows, checked by `check_histories`.
         histories: The columns to add.
-        state: Receives what the histories keep after the last row.
+        state: What they keep of an earlier log; receives what they keep after the last row.
         request: Column of the request; its rows see the events before its earliest time.
+        given: Names of those that the rows have: they stay as they are.
     """
 
     def __init__(
@@ -45,13 +48,12 @@ class HistoryColumns:
         histories: Sequence[HistoryOptions],
         state: LogState,
         request: str | None = None,
+        given: Collection[str] = (),
     ) -> None:
         self._table = table
-        state.columns |= {field.name: field for field in table.schema}
-        starts = None if request is None else run_starts(table[request])
-        self._made = [
-            (history.name, _History(table, history, state, starts)) for history in histories
-        ]
+        log = _Log.of(table, histories[0], state, request)
+        made = [(history.name, _History(log, history, state)) for history in histories]
+        self._made = [(name, history) for name, history in made if name not in given]
 
     def chunks(self, first: int, last: int) -> Iterator[pa.Table]:
         """Rows `first` to `last` with their list columns."""
@@ -63,42 +65,74 @@ class HistoryColumns:
             yield chunk
 
 
+@dataclass(frozen=True)
+class _Log:
+    """The rows, as all histories read them.
+
+    Attributes:
+        table: All columns.
+        time: `(rows,)`.
+        moment: `(rows,)`, the time of which each row's values are.
+        is_earlier: `(rows,)`, whether a row is before the newest one of the earlier log.
+        counts: `(rows,)`, whether a row is not too late behind the earlier log.
+        ids: Columns of `event_ids`, if events have such.
+    """
+
+    table: pa.Table
+    time: np.ndarray
+    moment: np.ndarray
+    is_earlier: np.ndarray
+    counts: np.ndarray
+    ids: list[np.ndarray] | None
+
+    @classmethod
+    def of(
+        cls, table: pa.Table, options: HistoryOptions, state: LogState, request: str | None
+    ) -> _Log:
+        """Reads the times of a table, and its ids."""
+        state.columns |= {field.name: field for field in table.schema}
+        time = to_ticks(table[options.time], options.time, _key(options, "time"), "rows")
+        state.see(time)
+        moment = _earliest(time, None if request is None else run_starts(table[request]))
+        is_earlier, counts = state.is_earlier(moment), ~state.too_late(options, time)
+        if state.since is not None:
+            moment = np.maximum(moment, state.since)
+        state.late_rows = int((~counts).sum())
+        ids = None
+        if state.event_id is not None:
+            ids = list(event_ids(table, state.event_id, "rows").values())
+        return cls(table, time, moment, is_earlier, counts, ids)
+
+
 class _History:
     """The past of each owner, and the range of its events for each row."""
 
-    def __init__(
-        self,
-        table: pa.Table,
-        options: HistoryOptions,
-        state: LogState,
-        starts: np.ndarray | None,
-    ) -> None:
-        ticks = ticks_per_second(table[options.time].type)
-        key = state.codes_of(options).encode(table)
-        clock = to_ticks(table[options.time], options.time, _key(options, "time"), "rows")
-        state.see(clock)
-        self._now = _earliest(clock, starts)
-        past = Past(options.rule(ticks), len(state.codes_of(options)))
-        is_event, parts = measure(table, options, "rows")
-        events = is_event & (key >= 0)
-        if state.event_id is not None:
-            ids = event_ids(table, state.event_id, "rows")
-            state.see_ids(options, key, clock, events, list(ids.values()))
-            events = first_events(events, clock, key, list(ids.values()))
-        past.add(key[events], clock[events], parts[events])
-        begin = None
-        if options.forget_after is not None:
-            late = None if state.late is None else in_ticks(state.late, ticks)
-            segments = Segments(in_ticks(options.forget_after, ticks), late)
-            segments.add(key[key >= 0], clock[key >= 0], clock[key >= 0])
-            begin = segments.begin(key, self._now)
+    def __init__(self, log: _Log, options: HistoryOptions, state: LogState) -> None:
+        key = state.codes_of(options).encode(log.table)
+        past, segments = state.past_of(options), state.segments_of(options)
+        values = _with_earlier(log.table[options.of], past, state.texts.get(options.name, []))
+        earlier = _Ranges.of(past, segments, key[log.is_earlier], log.moment[log.is_earlier])
+        is_event, parts = measure(log.table, options, "rows")
+        events = is_event & log.counts & (key >= 0)
+        if log.ids is not None:
+            state.see_ids(options, key, log.time, events, log.ids)
+            counted = state.before.get(options.name)
+            events = first_events(events, log.time, key, log.ids, counted)
+        parts[:, 1] += len(values) - log.table.num_rows
+        past.add(key[events], log.time[events], parts[events])
+        if segments is not None:
+            present = (key >= 0) & log.counts
+            segments.add(key[present], log.time[present], log.time[present])
             state.segments[options.name] = segments
         # A row whose owner is missing has no past: no event has the key -1.
-        self._start, self._end = past.ranges(key, self._now, begin)
-        self._values = table[options.of].combine_chunks().take(pa.array(past.parts[:, 1]))
-        self._then = past.time if options.ages else None
-        self._second = past.rule.second
-        state.pasts[options.name] = _last(past, state, options, table[options.of])
+        ranges = _Ranges.of(past, segments, key, log.moment)
+        if len(earlier.start):
+            ranges = ranges.with_earlier(log.is_earlier, earlier)
+        self._start, self._end = ranges.start, ranges.end
+        self._values = values.combine_chunks().take(pa.array(ranges.place))
+        self._then = ranges.time if options.ages else None
+        self._now, self._second = log.moment, past.rule.second
+        state.pasts[options.name] = _last(past, state, options, values)
 
     def lists(self, first: int, last: int) -> pa.Array:
         start, length = self._start[first:last], (self._end - self._start)[first:last]
@@ -112,15 +146,50 @@ class _History:
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
 
 
-def _last(past: Past, state: LogState, options: HistoryOptions, column: pa.ChunkedArray) -> Past:
+@dataclass(frozen=True)
+class _Ranges:
+    """For each row its events, `start` to `end - 1` of those in `place` and `time`."""
+
+    start: np.ndarray
+    end: np.ndarray
+    place: np.ndarray  # of each event's value
+    time: np.ndarray
+
+    @classmethod
+    def of(
+        cls, past: Past, segments: Segments | None, key: np.ndarray, moment: np.ndarray
+    ) -> _Ranges:
+        """The events of a past before each moment."""
+        begin = None if segments is None else segments.begin(key, moment)
+        return cls(*past.ranges(key, moment, begin), past.parts[:, 1], past.time)
+
+    def with_earlier(self, rows: np.ndarray, earlier: _Ranges) -> _Ranges:
+        """These ranges, but of some rows those of the earlier log, whose events come last."""
+        start, end, first = self.start.copy(), self.end.copy(), len(self.place)
+        start[rows], end[rows] = earlier.start + first, earlier.end + first
+        place = np.concatenate([self.place, earlier.place])
+        return _Ranges(start, end, place, np.concatenate([self.time, earlier.time]))
+
+
+def _with_earlier(column: pa.ChunkedArray, past: Past, texts: list[str]) -> pa.ChunkedArray:
+    """The values of an earlier log before those of a column; parts get their places."""
+    if not len(past.parts):
+        return column
+    known, words = past.parts.T
+    earlier = to_array(known, words, column.type, texts)
+    past.parts = np.stack([known, np.arange(len(words))], axis=1)
+    return pa.chunked_array([earlier, *column.chunks], column.type)
+
+
+def _last(past: Past, state: LogState, options: HistoryOptions, values: pa.ChunkedArray) -> Past:
     """What a past keeps after the last row, with its values."""
     kept, segments = copy.copy(past), state.segments.get(options.name)
     if state.newest is not None:
-        kept.forget(state.newest, segments)
         if segments is not None:
             segments.forget(state.newest)
+        kept.forget(state.newest, segments)
     texts: list[str] = []
-    words = to_words(column.take(pa.array(kept.parts[:, 1])), texts)
+    words = to_words(values.take(pa.array(kept.parts[:, 1])), texts)
     kept.parts = np.stack([kept.parts[:, 0], words], axis=1)
     state.texts[options.name] = texts
     return kept

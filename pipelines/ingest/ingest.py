@@ -16,6 +16,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.engines import LOCAL, Engine
 from pipelines.ingest import log_state
 from pipelines.ingest.aggregates.add_aggregates import with_aggregates
+from pipelines.ingest.behind import given_columns, saved_state, with_types_of
 from pipelines.ingest.column_checks import check_columns
 from pipelines.ingest.context import check_context
 from pipelines.ingest.data_options import DataOptions
@@ -67,25 +68,32 @@ def ingest(
         For the manifest: `rows` by split, `columns` with their types, the column `request` or
         None; `labels`, the rows whose label is known and the positive ones, and `comparable`, the
         requests with a positive and a negative, by task and split; `times`, the first and last
-        time by split, or None.
+        time by split, or None; `late`, the rows that are too late behind another run to count.
 
     Raises:
         PipelineError: A file, a column, a value or a split is invalid.
     """
     source = _source(options, schema, seed, set(named.values()))
     items, users = _items(options, schema, source), _users(options, schema, source)
+    saved = saved_state(options)
+    if saved is not None:
+        source = with_types_of(source, saved)
+    is_behind = options.behind is not None
     if items is not None:
-        source = with_features(source, items, ITEMS)
+        source = with_features(source, items, ITEMS, is_behind)
     if users is not None:
-        source = with_features(source, users, USERS)
-    check_columns(source, options, schema, named)
+        source = with_features(source, users, USERS, is_behind)
+    given = given_columns(source, options)
+    check_columns(source.without(given), options, schema, named)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".made-", dir=out) as folder:
         state = LogState(options.late, options.event_id)
+        if saved is not None:
+            state = LogState.behind(saved)
         if options.aggregates:
-            source = with_aggregates(source, options.aggregates, engine, Path(folder), state)
+            source = with_aggregates(source, options.aggregates, engine, Path(folder), state, given)
         if options.histories:
-            source = _with_histories(source, options, state)
+            source = _with_histories(source, options, state, given)
         if options.made or users is not None:
             definition = _definition(options, users)
             definition = definition.of_columns(pa.schema(state.columns.values()))
@@ -93,7 +101,8 @@ def ingest(
             state.save(out / log_state.FOLDER, definition, table, options.stamps())
         if users is not None:
             users.save(out)
-        return _write(source, options, schema, seed, out, progress, items)
+        written = _write(source, options, schema, seed, out, progress, items)
+        return {**written, "late": state.late_rows}
 
 
 def _write(
@@ -204,7 +213,9 @@ def _source(
     return dataclasses.replace(source, request=options.request or source.request)
 
 
-def _with_histories(source: Source, options: DataOptions, state: LogState) -> Source:
+def _with_histories(
+    source: Source, options: DataOptions, state: LogState, given: Collection[str]
+) -> Source:
     """The source with its history columns; loads all rows."""
     loaded: list[pa.Table] = []
     parts: dict[str, list[SourceFile]] = {part: [] for part in source.parts}
@@ -215,7 +226,8 @@ def _with_histories(source: Source, options: DataOptions, state: LogState) -> So
             chunks = [table for _, _, table in read_chunks(alone) if table.num_rows]
             if not chunks:
                 continue
-            check_histories(pa.concat_tables(chunks), options.histories, file.where)
+            log = [chunk.drop_columns([*given]) for chunk in chunks]
+            check_histories(pa.concat_tables(log), options.histories, file.where)
             last = first + sum(table.num_rows for table in chunks)
 
             def read(columns: Columns, first: int = first, last: int = last) -> Iterator[pa.Table]:
@@ -226,7 +238,9 @@ def _with_histories(source: Source, options: DataOptions, state: LogState) -> So
             first = last
     if not loaded:
         raise _no_rows(options)
-    histories = HistoryColumns(pa.concat_tables(loaded), options.histories, state, source.request)
+    histories = HistoryColumns(
+        pa.concat_tables(loaded), options.histories, state, source.request, given
+    )
     return dataclasses.replace(source, parts=parts)
 
 

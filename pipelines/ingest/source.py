@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
@@ -45,6 +45,20 @@ class SourceFile:
             return self.header()
         return next((table.schema for table in self.read(None) if table.num_rows), None)
 
+    def without(self, names: Collection[str]) -> SourceFile:
+        """The file without some columns."""
+
+        def dropped(table: pa.Table) -> pa.Table:
+            return table.select([name for name in table.column_names if name not in names])
+
+        def read(columns: Columns) -> Iterator[pa.Table]:
+            return map(dropped, self.read(columns))
+
+        def header() -> pa.Schema | None:
+            return None if self.schema is None else dropped(self.schema.empty_table()).schema
+
+        return SourceFile(self.where, read, header)
+
     @classmethod
     def of_table(cls, where: str, table: pa.Table) -> SourceFile:
         """A table in memory as a file."""
@@ -76,6 +90,13 @@ class Source:
     checks_requests: bool = False
     users: pa.Table | None = None
     items: pa.Table | None = None
+
+    def without(self, names: Collection[str]) -> Source:
+        """The source without some columns."""
+        if not names:
+            return self
+        parts = {part: [file.without(names) for file in of] for part, of in self.parts.items()}
+        return replace(self, parts=parts)
 
 
 class SourceContext(NamedTuple):

@@ -46,6 +46,8 @@ def _change(before: str | None, now: str | None) -> str:
     """The change of a stamp, in words."""
     if before is None or now is None:
         return "is new" if before is None else "is gone"
+    if " " not in now:  # the fingerprint of another run
+        return "has changed"
     (old, _), (new, written) = before.split(), now.split()
     if old != new:
         return f"had {int(old):,} bytes and has {int(new):,} now"

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from pipelines.common.artifacts import (
+    DATA,
     EVALUATION,
     FEATURES,
     MANIFEST,
@@ -46,7 +47,7 @@ class StepSpec:
 STEPS = {
     step.name: step
     for step in (
-        StepSpec("ingest", "data"),
+        StepSpec("ingest", DATA),
         StepSpec("fit", FEATURES, ("ingest",)),
         StepSpec("train", MODEL, ("ingest", "fit")),
         StepSpec("evaluate", EVALUATION, ("ingest", "train")),

@@ -6,6 +6,7 @@ import dataclasses
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,6 +28,7 @@ from pipelines.engines import LOCAL, Engine
 from pipelines.experiment.step_fingerprints import resumable
 from pipelines.export.file_list import versions_in
 from pipelines.features import FittedFeatures, fit_split
+from pipelines.features.continued import new_values
 from pipelines.features.fit_warnings import coarse_features, empty_features, nothing_to_learn
 from pipelines.ingest.source import SPLITS
 from pipelines.items import ItemTable, UserTable
@@ -35,6 +37,7 @@ from pipelines.items.user_table import FILE as USERS
 from pipelines.storage.dataset import DataSplit
 from pipelines.workflow.about_run import this_machine
 from pipelines.workflow.differences import differences
+from pipelines.workflow.earlier_run import EarlierRun
 from pipelines.workflow.run import Build, Run
 from recsys_attn.schema import Schema
 from serving.state.errors import DataError
@@ -59,9 +62,15 @@ class RunSteps(ABC):
     @classmethod
     def of(cls, experiment: Any, folder: Path, console: Console, force: bool) -> Self:
         """The steps of an experiment in a run folder."""
-        settings, files = experiment.settings, experiment.data.stamps
-        run = Run(folder, settings, experiment.seed, console, force, files)
+        files = partial(cls._files, experiment)
+        run = Run(folder, experiment.settings, experiment.seed, console, force, files)
         return cls(experiment, run, console)
+
+    @staticmethod
+    def _files(experiment: Any) -> Mapping[str, str]:
+        """The stamps of the files that `ingest` reads."""
+        stamps: Mapping[str, str] = experiment.data.stamps()
+        return stamps
 
     @staticmethod
     @abstractmethod
@@ -108,12 +117,17 @@ class RunSteps(ABC):
         train = DataSplit(self.run.path("ingest") / "train")
         schema = self._schema(train)
         progress = Progress(self.console)
+        behind = self._behind
 
         def build(folder: Path) -> Mapping[str, Any]:
+            earlier = None if behind is None else behind.features()
+            advance = progress.start("fitting", train.rows)
             try:
-                fitted = fit_split(schema, train, engine, progress.start("fitting", train.rows))
+                fitted = fit_split(schema, train, engine, advance, earlier)
             finally:
                 progress.stop()
+            if behind is not None and earlier is not None:
+                progress.finish(behind.summary(new_values(fitted, earlier)))
             for name in empty_features(schema, train):
                 progress.finish(nothing_to_learn(name))
             for warning in coarse_features(schema, train):
@@ -126,7 +140,13 @@ class RunSteps(ABC):
             sizes = {name: size for name, size in sized if size}
             return {"rows": train.rows, "table_rows": sizes}
 
-        self._execute("fit", build)
+        sources = {} if behind is None else behind.fingerprint("fit")
+        self._execute("fit", build, sources=sources)
+
+    @property
+    def _behind(self) -> EarlierRun | None:
+        """The run whose state and ids this one continues."""
+        return None
 
     @abstractmethod
     def _schema(self, train: DataSplit) -> Schema:

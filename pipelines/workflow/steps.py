@@ -45,6 +45,7 @@ from pipelines.storage.filesystem import Where
 from pipelines.training.load import load_trained
 from pipelines.workflow.about_run import about_run
 from pipelines.workflow.compare import compare_runs
+from pipelines.workflow.earlier_run import EarlierRun
 from pipelines.workflow.run_steps import RunSteps
 from pipelines.workflow.small_export import with_export_weights
 from recsys_attn.schema import Schema
@@ -64,11 +65,25 @@ class Steps(RunSteps):
     def _read(folder: Path) -> Experiment:
         return load_experiment(folder)
 
+    @staticmethod
+    def _files(experiment: Experiment) -> Mapping[str, str]:
+        """The stamps of the files that `ingest` reads, and the fingerprint of an earlier run."""
+        run = experiment.data.behind
+        earlier = {} if run is None else EarlierRun(run).fingerprint("ingest")
+        return {**experiment.data.stamps(), **earlier}
+
+    @property
+    def _behind(self) -> EarlierRun | None:
+        run = self.experiment.data.behind
+        return None if run is None else EarlierRun(run)
+
     def ingest(self, engine: Engine = LOCAL) -> None:
         """Reads the source files and writes the data folder."""
         training.check_model(self.experiment)  # even if the data is up to date
         if self._draws:
             check_covered(self.experiment.data, self.experiment.model_schema, "training.negatives")
+        if self._behind is not None:
+            self._behind.check(self.experiment.resolved["data"], self.run.folder)
         super().ingest(engine)
         # If ingest was skipped, this is the first look at the columns.
         manifest, where = self.run.manifest("ingest"), str(self.run.path("ingest"))
@@ -92,6 +107,11 @@ class Steps(RunSteps):
         summary = ingest(*data, folder, total_so_far, engine, experiment.evaluation.columns)
         rows = "  ".join(f"{split} {count:,}" for split, count in summary["rows"].items())
         progress.finish(f"rows: {rows}")
+        if summary["late"]:
+            progress.finish(
+                f"{summary['late']:,} rows are older than the newest row of "
+                f"{experiment.data.behind} by more than `data.late`: their events do not count"
+            )
         return summary
 
     def _schema(self, train: DataSplit) -> Schema:

@@ -19,7 +19,7 @@ from serving.state.definitions.definition import StateDefinition
 from serving.state.definitions.group import Group
 from serving.state.definitions.user_features import UserFeatures
 from serving.state.errors import DataError
-from serving.state.keyed.blobs import encode
+from serving.state.keyed.blobs import decode, encode
 from serving.state.keyed.key_states import KeyStates
 from serving.state.keyed.keys import Key, column_keys
 from serving.state.keyed.profiles import encode_profiles
@@ -143,6 +143,15 @@ class SavedState:
             for number in range(first, file.num_row_groups):
                 part = file.read_row_group(number)
                 yield list(map(tuple, part["key"].to_pylist())), part["blob"].to_pylist()
+
+    def states(self, group: Group) -> tuple[list[Key], KeyStates]:
+        """All keys of a group and their states."""
+        keys: list[Key] = []
+        parts: list[KeyStates] = []
+        for of_part, blobs in self.blobs(group):
+            keys += of_part
+            parts.append(decode(group, blobs))
+        return keys, KeyStates.joined(group, parts)
 
     def ids(self, group: Stored) -> Iterator[tuple[list[tuple[Key, bytes]], list[int]]]:
         """The events that may arrive again and the features that have counted them, in parts."""

@@ -4,13 +4,16 @@
 2. A second scan writes what the aggregates need of each row into the file of its range.
 3. For each aggregate, a task goes through the ranges in the order of time with its `Past`.
 4. The values, put back into the order of the rows, are columns of the source.
+
+Behind an earlier log, the `Past` begins with that log. A row before the newest one of that log sees
+what a store would give it: the earlier log as of its newest row.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,14 +23,13 @@ import pyarrow as pa
 from pipelines.common.errors import PipelineError
 from pipelines.engines.base import Engine
 from pipelines.ingest.aggregates.spill import Spill, read_range
-from pipelines.ingest.event_ids import ID_COLUMNS, event_ids, first_events
+from pipelines.ingest.event_ids import ID_COLUMNS, Counted, event_ids, first_events
 from pipelines.ingest.log_state import LogState
 from pipelines.ingest.source import Columns, Source, SourceFile
 from pipelines.ingest.splitter import file_chunks, request_runs
-from serving.state.columns.times import ticks_per_second, to_ticks
+from serving.state.columns.times import to_ticks
 from serving.state.definitions.aggregate_options import AggregateOptions, check_aggregates
-from serving.state.definitions.durations import Duration, in_ticks
-from serving.state.definitions.group import has_prior, names_of, overall, prior_key
+from serving.state.definitions.group import names_of, prior_key
 from serving.state.definitions.rule import PARTS
 from serving.state.errors import require_column
 from serving.state.past.measures import measure
@@ -38,7 +40,7 @@ from serving.state.past.values import feature_values
 RANGE_ROWS = 262_144  # about 30 MB
 _MOST_RANGES = 64  # each is two open files
 _SAMPLED = 256  # one time in so many is enough to divide them
-_ROWS, _EVENTS = "rows", "events"
+_ROWS, _EARLIER, _EVENTS = "rows", "earlier rows", "events"
 
 
 def with_aggregates(
@@ -47,6 +49,7 @@ def with_aggregates(
     engine: Engine,
     folder: Path,
     state: LogState,
+    given: Collection[str] = (),
 ) -> Source:
     """The source with the aggregates as float32 columns.
 
@@ -55,21 +58,25 @@ def with_aggregates(
         aggregates: At least one.
         engine: Computes each aggregate as a task, in any process that sees `folder`.
         folder: An empty folder for temporary files; the source reads them until the end.
-        state: Receives what the aggregates keep after the last row.
+        state: What they keep of an earlier log; receives what they keep after the last row.
+        given: Names of those that the rows have: they stay as they are.
     """
-    lengths, bounds = _scan(source, aggregates[0].time)
+    log = source.without(given)
+    lengths, bounds = _scan(log, aggregates[0].time)
     with Spill(folder, bounds) as spill:
-        columns = _spilled(source, aggregates, spill, state)
-    ticks = ticks_per_second(columns.field(aggregates[0].time).type)
+        _spill(log, aggregates, spill, state)
+    by = list(dict.fromkeys(aggregate.keys for aggregate in aggregates))
     tasks = [
         _Task(
             number,
             aggregate,
-            ticks,
-            list(dict.fromkeys(a.keys for a in aggregates)).index(aggregate.keys),
-            len(state.codes_of(aggregate)),
-            state.late,
+            by.index(aggregate.keys),
+            _Computed.of(state, aggregate),
+            state.since,
             state.event_id is not None,
+            state.before.get(aggregate.name),
+            state.before.get(prior_key(aggregate)),
+            aggregate.name in given,
         )
         for number, aggregate in enumerate(aggregates)
     ]
@@ -83,7 +90,8 @@ def with_aggregates(
                 state.priors[prior_key(task.aggregate)] = computed.prior
             if computed.segments is not None:
                 state.segments[name] = computed.segments
-            added[name] = _in_order(folder, task.number, sum(lengths))
+            if not task.is_given:
+                added[name] = _in_order(folder, task.number, sum(lengths))
     return _with_columns(source, lengths, added)
 
 
@@ -104,35 +112,35 @@ def _scan(source: Source, time: str) -> tuple[list[int], np.ndarray]:
     return lengths, np.unique(sampled[index])
 
 
-def _spilled(
+def _spill(
     source: Source, aggregates: Sequence[AggregateOptions], spill: Spill, state: LogState
-) -> pa.Schema:
-    """Writes what the aggregates need of each row; returns the columns of the rows."""
+) -> None:
+    """Writes what the aggregates need of each row."""
     names = {source.request, state.event_id}
     names |= {name for aggregate in aggregates for name in names_of(aggregate)}
     columns = frozenset(name for name in names if name is not None)
     codes = {aggregate.keys: state.codes_of(aggregate) for aggregate in aggregates}
     time_column = aggregates[0].time
-    schema: pa.Schema | None = None
-    row = 0
+    row = late_rows = 0
     for file in _files(source):
         first_row = row
         for table in filter(len, file_chunks(source, file, columns)):
             check_aggregates(table.schema, aggregates, file.where)
-            schema = schema or table.schema
+            state.columns |= {field.name: field for field in table.schema}
             time = to_ticks(table[time_column], time_column, "data.aggregates: time", file.where)
             starts, lengths = request_runs(table, source.request)
             moment = np.repeat(np.minimum.reduceat(time, starts), lengths)
             codes_of_key = {by: of.encode(table) for by, of in codes.items()}
             keys = {f"key{i}": of for i, of in enumerate(codes_of_key.values())}
             rows = {"row": np.arange(row, row + table.num_rows), "moment": moment, **keys}
-            spill.add(_ROWS, moment, rows)
+            is_earlier = state.is_earlier(moment)
+            spill.add(_ROWS, *_some(moment, rows, ~is_earlier))
+            spill.add(_EARLIER, *_some(moment, rows, is_earlier))
             events = {"time": time, **keys}
             ids = {}
             if state.event_id is not None:
                 ids = event_ids(table, state.event_id, file.where)
             events |= ids
-            state.columns |= {field.name: field for field in table.schema}
             state.see(time)
             for number, aggregate in enumerate(aggregates):
                 is_event, parts = measure(table, aggregate, file.where, row - first_row)
@@ -142,51 +150,60 @@ def _spilled(
                     state.see_ids(aggregate, of_key, time, is_event, list(ids.values()))
                 for place, name in _stored(aggregate):
                     events[_part(number, name)] = parts[:, place]
-            spill.add(_EVENTS, time, events)
+            too_late = state.too_late(aggregates[0], time)
+            late_rows += int(too_late.sum())
+            spill.add(_EVENTS, *_some(time, events, ~too_late))
             row += table.num_rows
-    if schema is None:
+    if not row:
         raise PipelineError("data.aggregates: the source holds no rows; expected a file with rows.")
-    return schema
+    state.late_rows = late_rows
 
 
-@dataclasses.dataclass(frozen=True)
-class _Task:
-    """One aggregate, before the first event."""
-
-    number: int
-    aggregate: AggregateOptions
-    ticks: int | None
-    key: int  # number of its key's column
-    keys: int
-    late: Duration | None
-    has_ids: bool
+def _some(
+    time: np.ndarray, columns: Mapping[str, np.ndarray], chosen: np.ndarray
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Some rows."""
+    if chosen.all():
+        return time, dict(columns)
+    return time[chosen], {name: values[chosen] for name, values in columns.items()}
 
 
 @dataclasses.dataclass(frozen=True)
 class _Computed:
-    """What an aggregate keeps after the last event."""
+    """What an aggregate keeps after some events."""
 
     past: Past
     prior: Past | None
     segments: Segments | None
 
     @classmethod
-    def empty(cls, task: _Task) -> _Computed:
-        """Before the first event."""
-        aggregate = task.aggregate
-        prior = Past(overall(aggregate).rule(task.ticks), 1) if has_prior(aggregate) else None
-        gap = aggregate.forget_after
-        late = None if task.late is None else in_ticks(task.late, task.ticks)
-        segments = None if gap is None else Segments(in_ticks(gap, task.ticks), late)
-        return cls(Past(aggregate.rule(task.ticks), task.keys), prior, segments)
+    def of(cls, state: LogState, aggregate: AggregateOptions) -> _Computed:
+        """What it keeps of an earlier log."""
+        past, prior = state.past_of(aggregate), state.prior_of(aggregate)
+        return cls(past, prior, state.segments_of(aggregate))
 
     def forget(self, newest: int | float) -> None:
         """Adds up or drops what no later moment needs."""
+        if self.segments is not None:
+            self.segments.forget(newest)
         self.past.forget(newest, self.segments)
         if self.prior is not None:
             self.prior.forget(newest)
-        if self.segments is not None:
-            self.segments.forget(newest)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Task:
+    """One aggregate, before the first event of this log."""
+
+    number: int
+    aggregate: AggregateOptions
+    key: int  # number of its key's column
+    computed: _Computed
+    since: int | float | None  # the newest row of the earlier log
+    has_ids: bool
+    counted: Counted | None  # events of the earlier log
+    counted_by_prior: Counted | None
+    is_given: bool  # whether the rows have its values
 
 
 @contextlib.contextmanager
@@ -197,21 +214,36 @@ def _computing(folder: Path, ranges: int) -> Iterator[Callable[[_Task], _Compute
 
 def _compute(folder: Path, ranges: int, task: _Task) -> _Computed:
     """Writes the numbers of the rows and their values, range by range."""
-    computed, key = _Computed.empty(task), f"key{task.key}"
+    computed = task.computed
     schema = pa.schema({"row": pa.int64(), "value": pa.float32()})
     with (
         pa.OSFile(str(_result(folder, task.number)), "wb") as file,
         pa.ipc.new_stream(file, schema) as writer,
     ):
+
+        def write(name: str, number: int) -> None:
+            if not task.is_given:
+                writer.write_table(_values_of_rows(folder, name, number, task))
+
+        if task.since is not None:
+            for number in range(ranges):
+                write(_EARLIER, number)
         for number in range(ranges):
-            newest = _add_events(folder, number, task, computed)
-            row, moment, of = read_range(folder, _ROWS, number, ["row", "moment", key])
-            values = np.full(len(row), np.nan, np.float32)
-            values[of >= 0] = _values(task.aggregate, computed, of[of >= 0], moment[of >= 0])
-            writer.write_table(pa.table({"row": row, "value": values}))
+            newest = _add_events(folder, number, task)
+            write(_ROWS, number)
             if newest is not None:
-                computed.forget(newest)
+                computed.forget(newest if task.since is None else max(newest, task.since))
     return computed
+
+
+def _values_of_rows(folder: Path, name: str, number: int, task: _Task) -> pa.Table:
+    """The numbers of the rows of a range and their values."""
+    row, moment, of = read_range(folder, name, number, ["row", "moment", f"key{task.key}"])
+    if task.since is not None:
+        moment = np.maximum(moment, task.since)
+    values = np.full(len(row), np.nan, np.float32)
+    values[of >= 0] = _values(task.aggregate, task.computed, of[of >= 0], moment[of >= 0])
+    return pa.table({"row": row, "value": values})
 
 
 def _values(
@@ -225,9 +257,9 @@ def _values(
     return feature_values(aggregate, computed.past, key, moment, prior, begin)
 
 
-def _add_events(folder: Path, number: int, task: _Task, computed: _Computed) -> int | float | None:
+def _add_events(folder: Path, number: int, task: _Task) -> int | float | None:
     """Adds the events of a range; returns the newest time of its rows."""
-    stored = _stored(task.aggregate)
+    stored, computed = _stored(task.aggregate), task.computed
     names = ["time", f"key{task.key}", _is_event(task.number)]
     names += [_part(task.number, name) for _, name in stored]
     time, keys, is_event, *columns = read_range(folder, _EVENTS, number, names)
@@ -237,8 +269,9 @@ def _add_events(folder: Path, number: int, task: _Task, computed: _Computed) -> 
     rows = of_all = is_event.astype(bool)
     if task.has_ids:
         ids = read_range(folder, _EVENTS, number, list(ID_COLUMNS))
-        rows = first_events(rows & keyed, time, keys, ids)
-        of_all = first_events(of_all, time, np.zeros_like(keys), ids)
+        rows = first_events(rows & keyed, time, keys, ids, task.counted)
+        zero = np.zeros_like(keys)
+        of_all = first_events(of_all, time, zero, ids, task.counted_by_prior)
     parts = np.ones((len(time), computed.past.rule.width), np.int64)
     for (place, _), column in zip(stored, columns, strict=True):
         parts[:, place] = column

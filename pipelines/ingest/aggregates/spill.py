@@ -32,7 +32,7 @@ class Spill:
         order = np.argsort(ranges, kind="stable")
         table = pa.table({key: values[order] for key, values in columns.items()})
         numbers, first = np.unique(ranges[order], return_index=True)
-        ends = np.append(first[1:], len(order))
+        ends = np.append(first, len(order))[1:]
         for number, start, end in zip(numbers, first, ends, strict=True):
             path = _path(self._folder, name, number)
             if path not in self._files:

@@ -63,6 +63,11 @@ class Group:
         """The kind of key of each column."""
         return {field.name: key_kind(field.type) for field in self.columns}
 
+    def lists_texts(self, place: int) -> bool:
+        """Whether the feature at a place is a history of texts."""
+        feature = self.features[place]
+        return isinstance(feature, HistoryOptions) and self.key_kinds[feature.of] == "string"
+
     @cached_property
     def gap(self) -> int | float | None:
         """The time without a row after which a key starts anew, in the unit of the times."""

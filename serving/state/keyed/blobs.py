@@ -20,7 +20,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from serving.state.definitions.group import FORMAT, Group
-from serving.state.definitions.history_options import HistoryOptions
 from serving.state.errors import DataError
 from serving.state.keyed.key_states import KeyStates, no_time
 from serving.state.keyed.words import pack, unpack
@@ -41,7 +40,7 @@ def encode(states: KeyStates) -> list[bytes]:
     for place, past in enumerate(states.pasts):
         events.append(np.bincount(past.key, minlength=keys))
         parts = past.parts
-        if _lists_texts(states.group, place):
+        if states.group.lists_texts(place):
             parts = texts.moved(past.key, parts)
         if past.rule.has_totals:
             counts.append(one)
@@ -113,7 +112,7 @@ def _fill(states: KeyStates, lengths: np.ndarray, data: bytes) -> None:
             past.totals = next(rows)
         past.key = keys.repeat(count)
         past.time, past.parts = _times(next(rows), states.group)[:, 0], next(rows)
-        if _lists_texts(states.group, place):
+        if states.group.lists_texts(place):
             texts.append((past.key, past.parts))
     _read_texts(states, texts, (ends * 8, stops * 8), data)
 
@@ -182,11 +181,6 @@ def _spans(states: KeyStates) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros((0, 2), np.int64), np.zeros(0, np.int64)
     spans = [_bits(states.segments.first), _bits(states.segments.until)]
     return np.stack(spans, axis=1), states.segments.key
-
-
-def _lists_texts(group: Group, place: int) -> bool:
-    feature = group.features[place]
-    return isinstance(feature, HistoryOptions) and group.key_kinds[feature.of] == "string"
 
 
 def _bits(times: np.ndarray) -> np.ndarray:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from serving.state.columns.missing import with_nulls
-from serving.state.definitions.key_kinds import KeyKind, key_kind
-from serving.state.keyed.keys import Key, keys_of, plain_values
+from serving.state.keyed.keys import Key, column_keys
 
 
 class Codes:
@@ -20,11 +18,13 @@ class Codes:
 
     Args:
         columns: Names of the columns of a key; none: all rows have the same, empty key.
+        keys: Those that have the first numbers.
     """
 
-    def __init__(self, columns: Sequence[str]) -> None:
-        self._kinds: dict[str, KeyKind] = dict.fromkeys(columns, "int64")
-        self._numbers = defaultdict[tuple[Any, ...], int](itertools.count().__next__)
+    def __init__(self, columns: Sequence[str], keys: Sequence[Key] = ()) -> None:
+        self._columns = columns
+        numbers = itertools.count(len(keys))
+        self._numbers = defaultdict[Key, int](numbers.__next__, zip(keys, itertools.count()))
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -32,18 +32,18 @@ class Codes:
     @property
     def keys(self) -> list[Key]:
         """The keys by number."""
-        if not self._kinds or not self._numbers:
-            return list(self._numbers)
-        columns = zip(self._kinds.values(), zip(*self._numbers, strict=True), strict=True)
-        return list(zip(*(keys_of(values, kind) for kind, values in columns), strict=True))
+        return list(self._numbers)
+
+    def numbers(self, keys: Iterable[Key]) -> np.ndarray:
+        """The numbers of some keys."""
+        return np.fromiter(map(self._numbers.__getitem__, keys), np.int64)
 
     def encode(self, table: pa.Table) -> np.ndarray:
         """The number of each row, -1 where a column is missing."""
-        if not self._kinds:
-            return self._numbered(np.zeros(table.num_rows, np.int64), [()])
-        self._kinds = {name: key_kind(_values(table[name].type)) for name in self._kinds}
+        if not self._columns:
+            return self.numbers([()])[np.zeros(table.num_rows, np.int64)]
         encoded = [
-            with_nulls(table[name]).combine_chunks().dictionary_encode() for name in self._kinds
+            with_nulls(table[name]).combine_chunks().dictionary_encode() for name in self._columns
         ]
         place = np.zeros(table.num_rows, np.int64)  # among the pairs of this table
         present = np.ones(table.num_rows, bool)
@@ -56,20 +56,12 @@ class Codes:
         rows = pa.array(np.flatnonzero(present)[first])
         parts = [_taken(column, column.indices.take(rows)) for column in encoded]
         codes = np.full(table.num_rows, -1)
-        codes[present] = self._numbered(inverse, list(zip(*parts, strict=True)))
+        codes[present] = self.numbers(zip(*parts, strict=True))[inverse]
         return codes
 
-    def _numbered(self, index: np.ndarray, keys: Sequence[tuple[Any, ...]]) -> np.ndarray:
-        """The numbers of `keys[index]`."""
-        return np.fromiter(map(self._numbers.__getitem__, keys), np.int64, len(keys))[index]
 
-
-def _values(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _taken(column: pa.DictionaryArray, indices: pa.Array) -> list[Any]:
-    """The values at some places of the dictionary; equal ones are one object."""
+def _taken(column: pa.DictionaryArray, indices: pa.Array) -> list[bytes]:
+    """The bytes of the values at some places of the dictionary; equal ones are one object."""
     used, place = np.unique(indices.to_numpy(), return_inverse=True)
-    values = plain_values(column.dictionary.take(pa.array(used)))
+    values = column_keys(column.dictionary.take(pa.array(used)))
     return [values[number] for number in place.tolist()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -79,10 +80,10 @@ class KeyStates:
 
     def forget(self) -> None:
         """Adds up or drops what no moment from the newest row on needs."""
-        for past in self.pasts:
-            past.forget(self.newest, self.segments)
         if self.segments is not None:
             self.segments.forget(self.newest)
+        for past in self.pasts:
+            past.forget(self.newest, self.segments)
 
     def begin(self, key: np.ndarray, moment: np.ndarray) -> np.ndarray | None:
         """`(rows,)`: the time from which each key has a past, if keys are forgotten."""
@@ -106,6 +107,44 @@ class KeyStates:
             part.segments.first = self.segments.first[span]
             part.segments.until = self.segments.until[span]
         return part
+
+    @classmethod
+    def joined(cls, group: Group, parts: Sequence[KeyStates]) -> KeyStates:
+        """The states of the keys of all parts, one part after another.
+
+        Args:
+            group: The features.
+            parts: States of the group. Their histories are changed.
+        """
+        states = cls(group, sum(map(len, parts)))
+        if not parts:
+            return states
+        firsts = np.cumsum([0, *map(len, parts)]).tolist()
+        states.versions = np.concatenate([part.versions for part in parts])
+        states.newest = np.concatenate([part.newest for part in parts])
+        for first, part in zip(firsts, parts, strict=False):
+            states.offsets |= {first + key: of_key for key, of_key in part.offsets.items()}
+            for place, past in enumerate(part.pasts):
+                if group.lists_texts(place):
+                    past.parts[:, 1] += len(states.texts)
+            states.texts += part.texts
+        for place, past in enumerate(states.pasts):
+            of_parts = [part.pasts[place] for part in parts]
+            past.key = _moved([of.key for of in of_parts], firsts)
+            past.time = np.concatenate([of.time for of in of_parts])
+            past.parts = np.concatenate([of.parts for of in of_parts])
+            past.totals = np.concatenate([of.totals for of in of_parts])
+        segments = [part.segments for part in parts if part.segments is not None]
+        if states.segments is not None:
+            states.segments.key = _moved([of.key for of in segments], firsts)
+            states.segments.first = np.concatenate([of.first for of in segments])
+            states.segments.until = np.concatenate([of.until for of in segments])
+        return states
+
+
+def _moved(keys: Sequence[np.ndarray], firsts: Sequence[int]) -> np.ndarray:
+    """The numbers of keys of all parts, of which each begins at another number."""
+    return np.concatenate([of + first for of, first in zip(keys, firsts, strict=False)])
 
 
 def no_time(group: Group) -> int | float:

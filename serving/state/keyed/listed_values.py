@@ -32,6 +32,25 @@ def to_words(column: pa.ChunkedArray, texts: list[str]) -> np.ndarray:
     return np.asarray(values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False))
 
 
+def to_array(known: np.ndarray, words: np.ndarray, kind: pa.DataType, texts: list[str]) -> pa.Array:
+    """The values of events as a column.
+
+    Args:
+        known: Whether each value is not null.
+        words: Of `to_words`.
+        kind: The type of the column.
+        texts: Of `to_words`.
+    """
+    if key_kind(kind) == "string":
+        places = pa.array(words, mask=~known.astype(bool))
+        return pa.array(texts, pa.string()).take(places).cast(kind)
+    numbers = words.view(np.float64) if key_kind(kind) == "float64" else words
+    values = pa.array(numbers, mask=~known.astype(bool))
+    if pa.types.is_temporal(kind) and kind.bit_width == 32:
+        values = values.cast(pa.int32())
+    return values.cast(kind)
+
+
 def from_words(known: np.ndarray, words: np.ndarray, kind: str, texts: list[str]) -> list[Any]:
     """The values of events; None where one is null.
 

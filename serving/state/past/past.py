@@ -34,6 +34,17 @@ class Past:
         self.parts = np.zeros((0, rule.width), np.int64)
         self._following: np.ndarray | None = None  # of `_next_of_value`, until events change
 
+    def of_keys(self, keys: int) -> Past:
+        """A copy for more keys, the first of which are those of this one.
+
+        Args:
+            keys: Number of keys.
+        """
+        past = Past(self.rule, keys)
+        past.totals[: len(self.totals)] = self.totals
+        past.key, past.time, past.parts = self.key, self.time, self.parts
+        return past
+
     def add(self, key: np.ndarray, time: np.ndarray, parts: np.ndarray) -> None:
         """Adds events; those of one time are in the order of their arrival."""
         if not len(key):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 _SIGN = np.int64(-(2**63))
@@ -41,6 +43,20 @@ def event_keys(time: np.ndarray, ids: np.ndarray, late: int | float | None) -> l
     words = np.stack([_buckets(time, late), bits, *ids.T], axis=1)
     words[:, :2] ^= _SIGN  # as bytes, negative ones come first
     return [row.tobytes() for row in words.astype(">i8")]
+
+
+def events_of_keys(keys: Sequence[bytes], is_float: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Time `(rows,)` and id `(rows, 2)` of events from their bytes, as `event_keys` gives them.
+
+    Args:
+        keys: The bytes.
+        is_float: Whether times are float64; else they are int64.
+    """
+    words = np.frombuffer(b"".join(keys), ">i8").reshape(-1, 4).astype(np.int64)
+    bits = words[:, 1] ^ _SIGN
+    if not is_float:
+        return bits, words[:, 2:]
+    return np.where(bits < 0, ~(bits ^ _SIGN), bits).view(np.float64), words[:, 2:]
 
 
 def first_bucket(newest: int | float, late: int | float) -> bytes:
