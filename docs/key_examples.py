@@ -37,6 +37,7 @@ EXAMPLES: Mapping[str, Any] = {
     "data.time_unit": "s",
     "data.event_id": "event_id",
     "data.late": "1d",
+    "data.behind": "runs/clicks",
     "data.path.train": "october.parquet",
     "data.path.valid": "november.parquet",
     "data.path.test": ["december.parquet", "january.parquet"],

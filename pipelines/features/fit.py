@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -26,14 +26,14 @@ def owners(schema: Schema) -> list[Feature]:
     return [f for f in schema.features if schema.table_owner(f.name) == f.name]
 
 
-def fit_batch(schema: Schema, table: pa.Table) -> States:
+def fit_batch(features: Sequence[Feature], table: pa.Table) -> States:
     """The fitting states of one batch of rows, by feature name."""
-    return {f.name: fitter(f).fit_batch(raw_values(f, table)) for f in owners(schema)}
+    return {f.name: fitter(f).fit_batch(raw_values(f, table)) for f in features}
 
 
-def merge(schema: Schema, first: States, second: States) -> States:
+def merge(features: Sequence[Feature], first: States, second: States) -> States:
     """Merges the fitting states of two parts of the data."""
-    return {f.name: fitter(f).merge(first[f.name], second[f.name]) for f in owners(schema)}
+    return {f.name: fitter(f).merge(first[f.name], second[f.name]) for f in features}
 
 
 def finish(schema: Schema, states: States, earlier: FittedFeatures | None = None) -> FittedFeatures:
@@ -51,10 +51,15 @@ def _finished(feature: Feature, state: Any, earlier: FittedFeatures | None) -> T
     return of.grow(before, state) if isinstance(of, Growing) else before
 
 
-def fit(schema: Schema, batches: Iterable[pa.Table]) -> FittedFeatures:
-    """Fits all transforms on tables."""
-    states = (fit_batch(schema, table) for table in batches)
-    return finish(schema, tree(states, partial(merge, schema)))
+def fit(
+    schema: Schema, batches: Iterable[pa.Table], earlier: FittedFeatures | None = None
+) -> FittedFeatures:
+    """Fits all transforms on tables, as `fit_split` does."""
+    counted = _counted(schema, earlier)
+    if not counted:
+        return finish(schema, {}, earlier)
+    states = (fit_batch(counted, table) for table in batches)
+    return finish(schema, tree(states, partial(merge, counted)), earlier)
 
 
 def fit_split(
@@ -74,25 +79,29 @@ def fit_split(
         earlier: Those of the run before this one: values keep their ids, and new ones follow them;
             scales, buckets and hashes stay. Features that it does not have are fitted anew.
     """
-    counted = tuple(f for f in owners(schema) if is_counted(f, earlier))
+    counted, footers = _counted(schema, earlier), split.footers
     if not counted:
         return finish(schema, {}, earlier)
-    of_counted, footers = Schema(counted, schema.tasks), split.footers
 
     def done(number: int) -> None:
         progress(int(footers.rows[number]))
 
-    work = partial(_fitting, of_counted, footers)
-    states = engine.map_reduce(work, range(len(footers)), partial(merge, of_counted), done)
+    work = partial(_fitting, counted, footers)
+    states = engine.map_reduce(work, range(len(footers)), partial(merge, counted), done)
     return finish(schema, states, earlier)
 
 
+def _counted(schema: Schema, earlier: FittedFeatures | None) -> list[Feature]:
+    """The features whose transforms the rows decide."""
+    return [feature for feature in owners(schema) if is_counted(feature, earlier)]
+
+
 @contextmanager
-def _fitting(schema: Schema, footers: Footers) -> Iterator[Callable[[int], States]]:
+def _fitting(features: Sequence[Feature], footers: Footers) -> Iterator[Callable[[int], States]]:
     """Yields a function from the number of a row group to its states."""
-    columns = [feature.name for feature in owners(schema)]
+    columns = [feature.name for feature in features]
     with Reader(footers, columns) as reader:
-        yield lambda number: fit_batch(schema, reader.read([number]))
+        yield lambda number: fit_batch(features, reader.read([number]))
 
 
 def raw_values(feature: Feature, table: pa.Table) -> pa.Array:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.common.artifacts import DATA
 from pipelines.ingest.data_options import ItemOptions
 from pipelines.ingest.item_features import items_of_rows
 from pipelines.ingest.source import SPLITS
@@ -26,12 +27,25 @@ _HALF = "drawn"
 
 
 def save_items(
-    folder: Path, items: ItemTable | None, options: ItemOptions, schema: Schema
+    folder: Path,
+    items: ItemTable | None,
+    options: ItemOptions,
+    schema: Schema,
+    behind: Path | None = None,
 ) -> ItemTable:
-    """Writes the item table, or if there is none one of the train rows, with its positives."""
+    """Writes the item table, or if there is none one of the train rows, with its positives.
+
+    Args:
+        folder: Folder of the splits.
+        items: The item table, if there is one.
+        options: The `[data.items]` table.
+        schema: Names the tasks.
+        behind: The earlier run, whose items are added to those of the rows.
+    """
     train = DataSplit(folder / "train")
     if items is None:
-        items = items_of_rows(options.key, train.batches([options.key]))
+        earlier = None if behind is None else ItemTable.load(behind / DATA)
+        items = items_of_rows(options.key, train.batches([options.key]), earlier)
     items = count_positives(items, train, schema.tasks)
     items.save(folder)
     return items

@@ -148,7 +148,7 @@ def _write(
             raise _no_rows(options)
         splitter.check(writer.rows)
     if options.items is not None and schema is not None:
-        items = save_items(out, items, options.items, schema)
+        items = save_items(out, items, options.items, schema, options.behind)
         for name in draws:
             writer.rows[name] = 0
             for rows in add_negatives(out, name, items, options.items, schema, request or "", seed):

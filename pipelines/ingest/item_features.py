@@ -94,12 +94,16 @@ def check_covered(options: DataOptions, schema: Schema, key: str) -> None:
             )
 
 
-def items_of_rows(key: str, chunks: Iterator[pa.Table]) -> ItemTable:
-    """An item table of the ids in some rows, in ascending order."""
-    distinct: pa.Array | None = None
+def items_of_rows(
+    key: str, chunks: Iterator[pa.Table], earlier: ItemTable | None = None
+) -> ItemTable:
+    """An item table of the ids in some rows, and in that of an earlier run, in ascending order."""
+    distinct = None if earlier is None else earlier.keys
     for chunk in chunks:
         ids = with_nulls(chunk[key]).combine_chunks().unique().drop_null()
-        distinct = ids if distinct is None else pa.concat_arrays([distinct, ids]).unique()
+        distinct = (
+            ids if distinct is None else pa.concat_arrays([distinct.cast(ids.type), ids]).unique()
+        )
     if distinct is None:
         raise PipelineError("The train split has no rows to take items from.")
     ids = distinct.take(pc.array_sort_indices(distinct))

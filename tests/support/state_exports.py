@@ -79,11 +79,26 @@ def users() -> pa.Table:
     )
 
 
-def write_state_export(folder: Path) -> None:
-    """Writes the rows, the users, and the run `run` with its export `run/export/live`."""
-    pq.write_table(rows(), folder / "rows.parquet")
+def later_rows(requests: int = 97) -> pa.Table:
+    """Requests after `NEWEST` with three new items, and with the country that a server used."""
+    log = rows(requests, seed=1)
+    shifted = {"request": 10_000, "time": 60 * requests, "item": 3}
+    for name, more in shifted.items():
+        column = pa.array(log[name].to_numpy() + more)
+        log = log.set_column(log.column_names.index(name), name, column)
+    return log.append_column("country", pa.array(["xx"] * len(log)))
+
+
+def write_experiment(folder: Path, log: pa.Table) -> None:
+    """Writes the rows, the users and the experiment `live.toml`."""
+    pq.write_table(log, folder / "rows.parquet")
     pq.write_table(users(), folder / "users.parquet")
     (folder / "live.toml").write_text(EXPERIMENT.format(folder=folder, clicks=CLICKS), "utf-8")
+
+
+def write_state_export(folder: Path) -> None:
+    """Writes the rows, the users, and the run `run` with its export `run/export/live`."""
+    write_experiment(folder, rows())
     for step in ("ingest", "fit", "train", "export"):
         result = invoke(step, folder / "live.toml", "--run-dir", folder / "run")
         assert result.exit_code == 0, result.output

@@ -7,10 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pipelines.features.continued import new_values
 from pipelines.features.fit import fit
 from pipelines.features.numeric import NumericFitter
 from pipelines.features.quantile import QuantileFitter
 from pipelines.features.vocabulary import VocabularyFitter
+from recsys_attn.id_transforms import Hash, Quantile, Vocabulary
+from recsys_attn.schema import Categorical, Numeric, Schema, Task
 from serving.state.columns.missing import MISSING_INT
 from tests.support import shop
 
@@ -126,3 +129,41 @@ def test_a_column_without_numbers_fits():
     parts = [np.arange(1), np.arange(1, 2)]
     assert fit_parts(NumericFitter(("standardise",)), nothing, parts).deviation == 1.0
     assert fit_parts(QuantileFitter(5), nothing, parts).size == 3
+
+
+def test_known_values_keep_their_ids_and_new_ones_follow() -> None:
+    """Scales, buckets and hashes stay; a feature that is new, or another one now, is fitted."""
+    limits = Vocabulary(min_count=2, max_size=5)
+    features = (
+        Categorical("city", transform=limits),
+        Categorical("brand", transform=Hash(5)),
+        Numeric("age"),
+        Categorical("price", dtype="float32", transform=Quantile(3)),
+        Categorical("other", dtype="int64", transform=Vocabulary(min_count=2)),
+    )
+    earlier_rows, rows = (
+        pa.table(
+            {
+                "city": list(cities),
+                "brand": list(cities),
+                "age": np.arange(len(cities)) / scale,
+                "price": np.arange(len(cities)) * scale,
+                "other": [of // 2 for of in range(len(cities))],
+                "later": ["x"] * len(cities),
+            }
+        )
+        for scale, cities in ((1.0, "aabbccccdx"), (7.0, "deeefffgggbhd"))
+    )
+    before = (*features[:4], Categorical("other", dtype="int64", transform=Hash(7)))
+    earlier = fit(Schema(before, (Task("click"),)), [earlier_rows])
+    schema = Schema((*features, Categorical("later")), (Task("click"),))
+    fitted = fit(schema, [rows.slice(0, 5), rows.slice(5)], earlier)
+    assert earlier.transforms["city"].values.to_pylist() == ["c", "a", "b"]
+    assert fitted.transforms["city"].values.to_pylist() == ["c", "a", "b", "e", "f"]
+    for name in ("brand", "age", "price"):
+        assert fitted.transforms[name] == earlier.transforms[name]
+    for name in ("other", "later"):
+        alone = fit(schema, [rows]).transforms[name]
+        assert fitted.transforms[name].values.equals(alone.values)
+    assert fitted.schema["city"].size == 5 + 2
+    assert new_values(fitted, earlier) == {"city": 2, "brand": 0, "price": 0}

@@ -67,16 +67,16 @@ def ingested(folder: Path, rows: pa.Table, **options: Any) -> tuple[pa.Table, Sa
     folder.mkdir(parents=True)
     numbered = rows.append_column("row", pa.array(np.arange(rows.num_rows)))
     pq.write_table(numbered, folder / "rows.parquet")
-    data = DataOptions(
-        source="parquet",
-        path=str(folder / "rows.parquet"),
-        aggregates=tuple(definitions()),
-        histories=HISTORIES,
-        late=LATE,
-        event_id="id",
-        split={"by": "hash", "column": "row", "valid": 0.3, "test": 0.3},
-        **options,
-    )
+    defaults: dict[str, Any] = {
+        "source": "parquet",
+        "path": str(folder / "rows.parquet"),
+        "aggregates": tuple(definitions()),
+        "histories": HISTORIES,
+        "late": LATE,
+        "event_id": "id",
+        "split": {"by": "hash", "column": "row", "valid": 0.3, "test": 0.3},
+    }
+    data = DataOptions(**{**defaults, **options})
     ingest(data, None, 0, folder / "data")
     splits = ("train", "valid", "test")
     made = pa.concat_tables(pq.read_table(folder / "data" / split) for split in splits)
