@@ -125,7 +125,7 @@ class SimulateOptions(TomlTable):
                 "`recent` must be less than `history_length`. Received: "
                 f"recent={self.recent}, history_length={self.history_length}"
             )
-        if self.days is None and "drift" in self.model_fields_set:
+        if self.days is None and self.drift != type(self).model_fields["drift"].default:
             raise ValueError(f"`drift` needs `days`. Received: drift={self.drift}, days=None")
         return self
 
