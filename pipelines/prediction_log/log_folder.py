@@ -24,7 +24,8 @@ class LoggedCall(NamedTuple):
     """One logged call.
 
     `log` is a serialized `tensorflow.serving.PredictionLog`; `state` says in JSON how a store
-    completed the request, and is empty if none did.
+    completed the request, and is empty if none did; `label` is that of the version, and is empty
+    if the newest version answered or the request named a number. Older logs lack both.
     """
 
     time: datetime
@@ -34,7 +35,8 @@ class LoggedCall(NamedTuple):
     method: str
     signature: str
     log: bytes
-    state: str
+    state: str = ""
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,10 @@ class LogFolder:
             model: Only calls of this model.
             since, until: Only calls in this time, the end excluded.
         """
-        for batch in self._batches([*COLUMNS, "state"], since, until):
+        for batch in self._batches([*COLUMNS, "state", "label"], since, until):
             of_model = batch if model is None else batch.filter(pc.equal(batch["model"], model))
             for values in of_model.to_pylist():
-                yield LoggedCall(**{"state": "", **values})  # older logs have no such column
+                yield LoggedCall(**values)
 
     def choose_model(self, name: str | None, usual: str | None = None) -> str:
         """The given model name, or the only one of the log, or the usual one.

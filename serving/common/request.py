@@ -18,7 +18,7 @@ LONGEST_SECONDS = 86_400.0
 
 
 class ModelRef(NamedTuple):
-    """The model that a request names, with a version or a label; with neither, the newest."""
+    """The model that a request names, with a version, a label or neither."""
 
     name: str
     version: int | None = None

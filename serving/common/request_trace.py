@@ -47,7 +47,8 @@ class RequestTrace:
         computed: The calls of signatures that answered it, with their outputs.
         error: The reason of a failure.
         model, version: The version that answered, or was to answer.
-        label: The label that the request named; empty without one.
+        label: The label that the request named, or by which a canary's share or the stable version
+            was chosen for it; empty without one.
         is_served: Whether a model of that name is configured; other names are the client's
             invention, and no label of a metric.
         signature, inputs, results: The last call of a signature, its inputs and its outputs.

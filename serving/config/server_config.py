@@ -103,6 +103,11 @@ class ServerConfig:
     allow_version_labels_for_unavailable_models: bool = _versions(
         False, "Let a new label name a version that is not loaded yet."
     )
+    canary: str = _versions(
+        "",
+        "MODEL:SHARE: a request that names no version and no label is answered by the label "
+        "`canary` for this share of the requests, else by the label `stable`.",
+    )
     enable_model_warmup: bool = _versions(True, "Replay the warm-up file of a version.")
     num_request_iterations_for_warmup: int = _versions(
         1, "Number of warm-up passes; 0 and 1 both mean one.", 0
@@ -273,6 +278,8 @@ class ServerConfig:
                 )
         elif not self.model_base_path and not self.model_config_file:
             raise ValueError("Expected `model_base_path` or `model_config_file`. Received: neither")
+        if self.canary and not self.model_config_file:
+            raise ValueError("`canary` needs `model_config_file`, which has the labels.")
         if self.monitoring_config_file and not self.rest_api_port:
             raise ValueError(
                 "`monitoring_config_file` needs `rest_api_port`, which serves the metrics."

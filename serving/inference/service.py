@@ -26,6 +26,7 @@ from serving.common import errors
 from serving.common.request import ModelRef, RequestContext
 from serving.common.request_trace import Observer, RequestTrace
 from serving.common.rpc_names import PREDICTION_SERVICE, SCORING_SERVICE
+from serving.config.canary import CanaryOptions
 from serving.config.models import ModelConfig, model_configs
 from serving.config.server_config import CPUS
 from serving.inference.admission import Admission
@@ -92,6 +93,8 @@ class InferenceService:
         check_reload: Raises if these models must not be configured by a request.
         begin: Called with the trace of every request before it is served.
         states: The store behind the server, which receives events; None without one.
+        canary: Chooses the label of requests that name no version and no label. Without it the
+            newest version answers them.
     """
 
     def __init__(
@@ -102,7 +105,9 @@ class InferenceService:
         check_reload: Callable[[Sequence[ModelConfig]], object] | None = None,
         begin: Observer | None = None,
         states: ModelStates | None = None,
+        canary: CanaryOptions | None = None,
     ) -> None:
+        self._canary = canary
         self._states = states
         self.admission = Admission(CPUS) if admission is None else admission
         self._begin = begin
@@ -176,7 +181,7 @@ class InferenceService:
     def metadata(
         self, request: get_model_metadata_pb2.GetModelMetadataRequest
     ) -> get_model_metadata_pb2.GetModelMetadataResponse:
-        """Returns the signatures of a version."""
+        """Returns the signatures of a version; with a canary, of the stable one by default."""
         spec = _spec_of(request)
         if not request.metadata_field:
             raise errors.InvalidArgument(
@@ -186,7 +191,9 @@ class InferenceService:
             if field != _SIGNATURE_DEF:
                 raise errors.InvalidArgument(f"Metadata field {field} is not supported")
         response = get_model_metadata_pb2.GetModelMetadataResponse()
-        with self._lease(model_ref(spec)) as model:
+        ref = model_ref(spec)
+        with contextlib.ExitStack() as lease:
+            model, _ = self._lease(lease, ref, self._labels(ref, "")[-1:])
             response.model_spec.name = model.name
             response.model_spec.version.value = model.version
             signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=model.definitions)
@@ -243,12 +250,30 @@ class InferenceService:
     def _answer_once(
         self, ref: ModelRef, work: Callable[[Model], Answer], trace: RequestTrace
     ) -> Answer:
-        with self._lease(ref) as model:
-            trace.version, trace.label = model.version, ref.label or ""
+        with contextlib.ExitStack() as lease:
+            labels = self._labels(ref, trace.context.request_id)
+            model, trace.label = self._lease(lease, ref, labels)
+            trace.version = model.version
             return work(model)
 
-    def _lease(self, ref: ModelRef) -> contextlib.AbstractContextManager[Model]:
-        return self._manager.lease(ref.name, ref.version, ref.label)
+    def _labels(self, ref: ModelRef, request_id: str) -> tuple[str, ...]:
+        """Returns the labels to try for a request that names no version and no label."""
+        if self._canary is None or ref.version is not None or ref.label is not None:
+            return ()
+        return self._canary.labels(ref.name, request_id)
+
+    def _lease(
+        self, lease: contextlib.ExitStack, ref: ModelRef, labels: Sequence[str]
+    ) -> tuple[Model, str]:
+        """Leases the version of the first label that has one available, else the one of `ref`.
+
+        Returns:
+            The version, and the label that chose it; empty without one.
+        """
+        for label in labels:
+            with contextlib.suppress(errors.ServingError):
+                return lease.enter_context(self._manager.lease(ref.name, label=label)), label
+        return lease.enter_context(self._manager.lease(*ref)), ref.label or ""
 
     def _report(self, trace: RequestTrace) -> None:
         trace.seconds = time.perf_counter() - trace.started

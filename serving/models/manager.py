@@ -121,14 +121,14 @@ class ModelManager:
         self._background.run(lambda: self._settle(VersionReconciler.poll))
 
     def refresh(self, name: str, version: int, timeout: float | None) -> bool:
-        """Polls a model whose version has gone; returns whether the newest is another one now.
+        """Polls a model whose version has gone; returns whether it is unavailable now.
 
         Raises:
             DeadlineExceeded: The poll took longer than `timeout` seconds.
         """
         self._background.run(lambda: self._refresh(name, version), timeout)
         versions = self._models.get(name)
-        return versions is None or versions.current != version
+        return versions is None or versions.available(version) is None
 
     def reload(self, models: Sequence[ModelConfig]) -> None:
         """Replaces the served models and returns once the new ones are loaded.
@@ -167,9 +167,10 @@ class ModelManager:
 
     def _refresh(self, name: str, version: int) -> None:
         one = self._reconcilers.get(name)
-        if one is not None and one.versions.current == version:  # not refreshed meanwhile
-            with contextlib.suppress(ServingError):
-                self._settle(VersionReconciler.poll, [one])
+        if one is None or one.versions.available(version) is None:
+            return  # it was refreshed meanwhile
+        with contextlib.suppress(ServingError):
+            self._settle(VersionReconciler.poll, [one])
 
     def _settle(
         self,

@@ -10,10 +10,11 @@ An incomplete version is checked at every poll until it is complete; that counts
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from serving.common.errors import FailedPrecondition, NotFound, ServingError, Unavailable
+from serving.config.canary import STABLE
 from serving.config.models import ModelConfig
 from serving.config.version_policy import Specific
 from serving.models.completeness import FolderCheck
@@ -146,7 +147,7 @@ class VersionReconciler:
         self._retries.keep_only(self._folders)
         self._incomplete = {}
         chosen: set[int] = set()
-        for number in policy.candidates(list(self._folders)):
+        for number in self._in_order(policy.candidates(list(self._folders))):
             if len(chosen) == policy.limit:
                 break
             if self._serves(number) or self._load(number, self._folders[number]):
@@ -156,6 +157,13 @@ class VersionReconciler:
             self.versions.keep_only(chosen)
         self.versions.settle(self._incomplete)
         self._warn_of_missing(chosen)
+
+    def _in_order(self, numbers: Sequence[int]) -> Sequence[int]:
+        """Returns the stable version first, so that at a start no canary answers all requests."""
+        stable = self.versions.labels.get(STABLE)
+        if self._config.policy.limit is not None or stable not in numbers:
+            return numbers
+        return [stable, *(number for number in numbers if number != stable)]
 
     def _serves(self, number: int) -> bool:
         path = self.versions.available(number)

@@ -15,8 +15,8 @@ import numpy as np
 from serving.common.errors import InvalidArgument, ServingError
 from serving.common.request import RequestContext
 from serving.common.request_trace import RequestTrace
+from serving.common.sampling import is_sampled
 from serving.models.manager import ModelManager
-from serving.observability.sampling import is_sampled
 
 _LOGGER = logging.getLogger(__name__)
 _QUEUE_SIZE = 100  # requests; further ones are not compared

@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 
 from serving.common.errors import Unavailable
 from serving.config.batching import BatchingParameters
+from serving.config.canary import CanaryOptions
 from serving.config.files import read_batching_parameters, read_metrics_path
 from serving.config.models import ModelConfig
 from serving.config.server_config import CPUS, ServerConfig
@@ -18,6 +19,7 @@ from serving.inference.admission import Admission
 from serving.inference.model_states import ModelStates
 from serving.inference.service import InferenceService
 from serving.models.config_watcher import ConfigWatcher
+from serving.models.file_changes import apply_file
 from serving.models.manager import ModelManager
 from serving.models.manager_options import ManagerOptions
 from serving.models.reload_roots import ReloadRoots
@@ -44,26 +46,23 @@ class Server:
         config: ServerConfig,
         listener: Listener,
         manager: ModelManager,
+        service: InferenceService,
         observers: Observers,
         config_file: ConfigWatcher | None,
-        roots: ReloadRoots,
         metrics: ServerMetrics | None,
         states: ModelStates | None,
     ) -> None:
         self.config = config
         self.listener = listener
         self.manager = manager
-        admission = Admission(config.requests_at_once, config.most_requests)
-        self.service = InferenceService(
-            manager, observers.all, admission, roots.require, observers.begin, states
-        )
+        self.service = service
         self.states = states
         if metrics is not None:
             for state in ("waiting", "working"):
                 metrics.gauge(
                     f"requests_{state}",
                     f"Requests that are {state}.",
-                    functools.partial(getattr, admission, state),
+                    functools.partial(getattr, service.admission, state),
                 )
             if states is not None:
                 metrics.gauge("state_bytes", "Bytes that the store uses.", states.size)
@@ -182,6 +181,8 @@ def _make_server(config: ServerConfig, listener: Listener, metrics: ServerMetric
     else:
         models = (ModelConfig(config.model_name, config.base_path),)
     roots.follow(models)
+    names = [model.name for model in models]
+    canary = CanaryOptions.parse(config.canary, names) if config.canary else None
     manager = ModelManager(
         models,
         loader,
@@ -197,7 +198,11 @@ def _make_server(config: ServerConfig, listener: Listener, metrics: ServerMetric
         ),
     )
     observers = Observers(config, manager, metrics)
-    return Server(config, listener, manager, observers, config_file, roots, metrics, states)
+    admission = Admission(config.requests_at_once, config.most_requests)
+    service = InferenceService(
+        manager, observers.all, admission, roots.require, observers.begin, states, canary
+    )
+    return Server(config, listener, manager, service, observers, config_file, metrics, states)
 
 
 def _version_source(config: ServerConfig) -> VersionSource:
@@ -214,7 +219,7 @@ def _version_source(config: ServerConfig) -> VersionSource:
 
 def _follow(models: Sequence[ModelConfig], roots: ReloadRoots, manager: ModelManager) -> None:
     roots.follow(models)
-    manager.reload(models)
+    apply_file(manager, models)
 
 
 def _make_rest(

@@ -26,6 +26,7 @@ SCHEMA = pa.schema(
         pa.field("log", pa.binary(), nullable=False),  # a serialized PredictionLog
         pa.field("trace_id", pa.string(), nullable=False),  # empty without a trace
         pa.field("state", pa.string(), nullable=False),  # JSON of `StateOfRequest`, or empty
+        pa.field("label", pa.string(), nullable=False),  # by which the version was chosen, or empty
     ]
 )
 _WITH_STATISTICS = ["time", "model", "version"]  # by which readers skip row groups
@@ -47,6 +48,7 @@ class Row(NamedTuple):
     log: bytes
     trace_id: str = ""
     state: str = ""
+    label: str = ""
 
 
 class LogFiles:

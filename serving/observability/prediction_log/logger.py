@@ -11,9 +11,9 @@ import uuid
 from collections.abc import Callable
 
 from serving.common.request_trace import RequestTrace
+from serving.common.sampling import is_sampled
 from serving.observability.prediction_log.log_files import LogFiles
 from serving.observability.prediction_log.record import to_row
-from serving.observability.sampling import is_sampled
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -57,6 +57,7 @@ def to_row(trace: RequestTrace, sampling_rate: float) -> Row:
         milliseconds=1000 * trace.seconds,
         log=log.SerializeToString(),
         state="" if trace.state is None else json.dumps(asdict(trace.state)),
+        label=trace.label,
     )
 
 

@@ -30,7 +30,7 @@ def test_calls_are_read_in_order(tmp_path: Path) -> None:
     entries = list(LogFolder.open(write(tmp_path)).entries())
     assert [entry.request_id for entry in entries] == [str(number) for number in range(30)]
     fourth = BEGIN + timedelta(hours=4)
-    assert entries[4] == (fourth, "4", "tiny", 3, "Predict", "rank", b"log", "")
+    assert entries[4] == (fourth, "4", "tiny", 3, "Predict", "rank", b"log", "", "")
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,20 @@ def test_model_of_a_log_is_chosen(tmp_path: Path) -> None:
         log.choose_model(None)
     assert log.choose_model(None, "other") == "other"
     assert len(list(log.entries("other"))) == 3
+
+
+def test_logs_of_older_servers_have_no_state_and_no_label(tmp_path: Path) -> None:
+    row = Row(0, "r", "tiny", 3, "Predict", "rank", 1.0, b"log", state="{}", label="canary")
+    files = LogFiles(tmp_path)
+    files.append(row)
+    files.finish()
+    log = LogFolder.open(tmp_path)
+    (call,) = log.entries()
+    assert (call.state, call.label) == ("{}", "canary")
+    path = tmp_path / log.files[0]
+    pq.write_table(pq.read_table(path).drop_columns(["state", "label"]), path)
+    (call,) = log.entries()
+    assert (call.state, call.label) == ("", "")
 
 
 def test_deleted_log_file_is_skipped(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from serving.config.server_config import CPUS, ServerConfig
         ({"model_base_path": ""}, "Expected `model_base_path` or `model_config_file`"),
         ({"backend": "grpc://a:1"}, "With `backend`, `model_name` must be the name of its model"),
         ({"monitoring_config_file": "m.txt"}, "needs `rest_api_port`"),
+        ({"canary": "ctr:0.1"}, "`canary` needs `model_config_file`"),
         ({"batching_parameters_file": "b.txt"}, "needs `enable_batching`"),
         ({"enable_per_model_batching_parameters": True}, "needs `enable_batching`"),
     ],

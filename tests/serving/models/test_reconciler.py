@@ -173,3 +173,10 @@ def test_problems_are_logged_once(
     assert [path.name for _, _, path in load.calls] == ["7"]
     assert caplog.text.count("Duplicate version directories detected. Version 7 ") == 1
     assert caplog.text.count("Version 13 of servable tiny, which was requested") == 1
+
+
+def test_stable_version_is_loaded_first(manage: Manage, folder: Path) -> None:
+    """At a start a canary does not answer what the stable version is to answer."""
+    load = FakeLoader()
+    manage(config(folder, policy=Specific([3, 5, 7]), stable=3, canary=7), load=load)
+    assert load.versions == [3, 7, 5]

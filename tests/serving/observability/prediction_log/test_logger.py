@@ -19,10 +19,10 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from serving.common.sampling import is_sampled
 from serving.observability.prediction_log import log_files as files_module
 from serving.observability.prediction_log.log_files import LogFiles
 from serving.observability.prediction_log.logger import PredictionLogger
-from serving.observability.sampling import is_sampled
 from tests.serving.conftest import wait_until
 from tests.serving.observability.prediction_log.calls import (
     answered,

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from serving.observability.sampling import is_sampled
+from serving.common.sampling import is_sampled
 
 IDS = [f"request-{number}" for number in range(10_007)]
 
