@@ -161,7 +161,7 @@ class VersionReconciler:
     def _in_order(self, numbers: Sequence[int]) -> Sequence[int]:
         """Returns the stable version first, so that at a start no canary answers all requests."""
         stable = self.versions.labels.get(STABLE)
-        if self._config.policy.limit is not None or stable not in numbers:
+        if self._config.policy.limit is not None or stable is None or stable not in numbers:
             return numbers
         return [stable, *(number for number in numbers if number != stable)]
 

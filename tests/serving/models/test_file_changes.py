@@ -91,6 +91,16 @@ def test_removed_label_is_gone_before_anything_loads(
     assert available(manager) == {3, 7}
 
 
+def test_rolled_back_canary_ends_before_the_next_is_loaded(
+    manager: ModelManager, change: Change, load: _WhileLoading
+) -> None:
+    change(3, 5, stable=3, canary=5)
+    change(3, 7, stable=3, canary=7)
+    assert load.seen[7] == {"stable": 3}
+    assert dict(manager.models["tiny"].labels) == {"stable": 3, "canary": 7}
+    assert available(manager) == {3, 7}
+
+
 def test_label_of_a_broken_version_stays(
     manager: ModelManager, change: Change, folder: Path, load: _WhileLoading
 ) -> None:
