@@ -169,8 +169,9 @@ class DataOptions(TomlTable):
         split: Division into train, valid and test.
         histories: List columns to make from earlier rows.
         aggregates: Columns of numbers to make from earlier rows.
-        time_unit: Unit of the times of `histories` and `aggregates` that are numbers since 1970, so
-            that an online store knows the time of now. Dates and timestamps need none.
+        time_unit: Unit of the times of `histories` and `aggregates`, or of `split.column` without
+            them, that are numbers since 1970, so that an online store knows the time of now. Dates
+            and timestamps need none.
         event_id: Column of an event's id: rows of equal id, key and time are one event that has
             arrived again, perhaps with a label that was not known before. None: each row is one.
             It needs `late`, as ids are held so long.
@@ -245,6 +246,8 @@ class DataOptions(TomlTable):
             )
         check_durations([("late", self.late)])
         of_time = {"late": self.late, "event_id": self.event_id, "time_unit": self.time_unit}
+        if self.split.by == "time" and self.split.column is not None:
+            del of_time["time_unit"]
         unused = [key for key, value in of_time.items() if value is not None]
         if unused and not names:
             raise ValueError(

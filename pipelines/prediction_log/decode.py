@@ -82,7 +82,11 @@ def decode(content: bytes, schema: Schema, grouped: bool) -> LoggedRequests:
     Raises:
         UnreadableCall: The call does not fit the schema.
     """
-    kind, log = parse(content)
+    return decode_parsed(*parse(content), schema, grouped)
+
+
+def decode_parsed(kind: str, log: Any, schema: Schema, grouped: bool) -> LoggedRequests:
+    """`decode` of what `parse` gives."""
     if kind == "predict_log":
         arrays = {name: array_of(name, proto) for name, proto in log.request.inputs.items()}
         read = _from_serialized if _are_examples(arrays, schema) else _from_arrays

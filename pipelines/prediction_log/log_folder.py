@@ -83,7 +83,7 @@ class LogFolder:
             model: Only calls of this model.
             since, until: Only calls in this time, the end excluded.
         """
-        for batch in self._batches([*COLUMNS, "state", "label"], since, until):
+        for batch in self.batches([*COLUMNS, "state", "label"], since, until):
             of_model = batch if model is None else batch.filter(pc.equal(batch["model"], model))
             for values in of_model.to_pylist():
                 yield LoggedCall(**values)
@@ -95,7 +95,7 @@ class LogFolder:
             PipelineError: The log has no such model, or several and no name was given.
         """
         calls: Counter[str] = Counter()
-        for batch in self._batches(["time", "model"], None, None):
+        for batch in self.batches(["time", "model"]):
             calls.update(batch["model"].to_pylist())
         models = sorted(calls)
         if name is None and len(models) == 1:
@@ -114,9 +114,10 @@ class LogFolder:
             )
         return name
 
-    def _batches(
-        self, columns: list[str], since: datetime | None, until: datetime | None
+    def batches(
+        self, columns: list[str], since: datetime | None = None, until: datetime | None = None
     ) -> Iterator[pa.RecordBatch]:
+        """Columns of the calls, a few calls at a time; those that a file lacks are left out."""
         for relative in self.files:
             try:
                 with _opened(self.storage, relative) as file:

@@ -26,6 +26,12 @@ def parse(content: bytes) -> tuple[str, Any]:
     return kind, getattr(log, kind)
 
 
+def sampling_rate(content: bytes) -> float:
+    """The share of the requests that the log of a record has."""
+    log = prediction_log_pb2.PredictionLog.FromString(content)
+    return float(log.log_metadata.sampling_config.sampling_rate)
+
+
 def examples(request: Any) -> list[Any]:
     """The `tf.Example`s of a request other than Predict, merged with their context."""
     kind = request.input.WhichOneof("kind")
