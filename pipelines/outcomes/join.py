@@ -136,7 +136,7 @@ def join(
         with closing(engine.map_ordered(maker.opened, tasks)) as results:
             for task, result in zip(tasks, results, strict=True):
                 name = hour_name(task.hour)
-                manifest.hours[name] = {**result, **inputs[task.hour]}
+                manifest.hours[name] = {**result, "inputs": inputs[task.hour]}
                 manifest.save()
                 joined.written.append(name)
                 advance(result["rows"])
@@ -193,10 +193,11 @@ def _due(source: JoinSource, joined: Joined) -> Iterator[tuple[int, dict[str, An
             "log": contents(manifest.log, of_log),
             "outcomes": contents(manifest.outcomes, [*here, *after]),
         }
-        earlier = manifest.hours.get(name)
-        if earlier is None:
+        if name not in manifest.hours:
             yield hour, inputs
-        elif any(inputs[kind].items() - earlier[kind].items() for kind in inputs):
+            continue
+        earlier = manifest.hours[name]["inputs"]
+        if any(inputs[kind].items() - earlier[kind].items() for kind in inputs):
             is_whole = all(earlier[kind].keys() <= index.keys() for kind, index in indexes.items())
             if is_whole:
                 yield hour, inputs

@@ -58,8 +58,8 @@ class Manifest:
         path: Its file.
         settings: What all rows of the folder have in common.
         log, outcomes: The files that were read.
-        hours: What is known of each hour that was written, by name: `log` and `outcomes`, the
-            contents of the files that it was made from, and the numbers of `Hour`.
+        hours: What is known of each hour that was written, by name: the numbers of `Hour`, and
+            `inputs`, the contents of the files of the log and of outcomes that it was made from.
     """
 
     path: Path
