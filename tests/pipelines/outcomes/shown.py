@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -142,7 +142,7 @@ def write_log(folder: Path, calls: Iterable[Shown], per_file: int = 7, rate: flo
 def _row(call: Shown, rate: float) -> Row:
     log = prediction_log_pb2.PredictionLog()
     log.log_metadata.sampling_config.sampling_rate = rate
-    inputs = {
+    inputs: dict[str, np.ndarray] = {
         "item": np.array([call.items]),
         "price": np.array([call.prices], np.float32),
         "country": np.array([b"fi"], object),
@@ -178,7 +178,7 @@ def write_events(path: Path, events: Sequence[Event], times: RowTimes) -> None:
             lines.append(json.dumps({**of, name: time, "device": "phone"}))
         path.write_text("".join(line + "\n" for line in lines), "utf-8")
         return
-    columns = {
+    columns: dict[str, Any] = {
         field.name: [getattr(event, field.name) for event in events]
         for field in dataclasses.fields(Event)
     }
@@ -209,7 +209,7 @@ def expected(
         if any(other.version == call.version for other in same):
             continue
         kept.append((call, bool(same)))
-    rows = []
+    rows: list[dict[str, Any]] = []
     for call, is_again in kept:
         for item, price, score in zip(call.items, call.prices, call.scores, strict=True):
             rows.append(
@@ -329,9 +329,6 @@ class World:
             np.testing.assert_array_equal(
                 [row[name] for row in found], [row[name] for row in wanted], err_msg=name
             )
-
-
-Files = Callable[[World, list[Event]], None]
 
 
 def beyond(calls: Sequence[Shown]) -> Event:
