@@ -24,6 +24,8 @@ COMMANDS = (
     "skew",
     "warmup-from-log",
     "audit",
+    "join",
+    "online",
     "pretrain",
     "reproduce",
     "state",
