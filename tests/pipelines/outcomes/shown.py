@@ -117,7 +117,7 @@ def random_events(seed: int, calls: Sequence[Shown], events: int = 211) -> list[
     rng = np.random.default_rng(seed)
     made = []
     for _ in range(events):
-        of = calls[rng.integers(len(calls))]
+        of = calls[int(rng.integers(len(calls)))]
         item = int(rng.choice(of.items)) if rng.random() < 0.9 else 97
         second = 10**6
         shifts = [-second, -1, 0, 1, 60 * second, WINDOW * second, WINDOW * second + second]
