@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 @click.option("--model", help="Model name in the log.  [default: the only one, or the export's]")
 @engine_options
 def join(run: Path, engine: str, ray_address: str, **options: Any) -> None:
-    """Join served requests with their outcomes: training rows.
+    """Join served requests with outcomes: training rows.
 
     An hour is written when its window is over, and again when its outcomes come late.
     """

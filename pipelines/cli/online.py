@@ -17,7 +17,7 @@ from pipelines.cli.running import CONSOLE, reported
 def online(
     rows: str, run: Path, output: Path | None, prometheus: Path | None, **options: Any
 ) -> None:
-    """Report AUC and calibration of served rows by version and hour.
+    """Report metrics of served rows by version and hour.
 
     ROWS is the folder that `join` writes. All numbers are by version and period, with intervals;
     they are those of `evaluate` for the same rows.

@@ -13,7 +13,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.outcomes.call_log import CallLog
 from pipelines.outcomes.decoded_calls import Call, Tick
 
-_COLUMNS = ("request_id", "version", "time")
+_COLUMNS = ("time", "request_id", "version")
 
 
 @dataclass(frozen=True)

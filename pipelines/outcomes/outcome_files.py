@@ -104,8 +104,6 @@ def read_outcomes(path: Path, columns: OutcomeColumns) -> Iterator[pa.Table]:
 
 
 def _converted(table: pa.Table, columns: OutcomeColumns, where: str, first: int) -> pa.Table:
-    for name in (*columns.keys.names, columns.time):
-        require_column(table.column_names, name, "a column of an outcome", where)
     keys = rows_of_table(table, columns.keys, where)
     arrays = {name: keys[name] for name in keys.column_names}
     for name in columns.labels:
@@ -122,7 +120,10 @@ def _tables(path: Path, columns: OutcomeColumns) -> Iterator[pa.Table]:
         yield from _lines(path, columns)
         return
     with _parquet(path) as file:
-        present = [name for name in columns.names if name in file.schema_arrow.names]
+        names = file.schema_arrow.names
+        for name in (*columns.keys.names, columns.time):
+            require_column(names, name, "a column of an outcome", str(path))
+        present = [name for name in columns.names if name in names]
         for batch in file.iter_batches(BATCH_ROWS, columns=present):
             yield pa.Table.from_batches([batch])
 

@@ -200,7 +200,7 @@ def expected(
     """The rows by slow loops."""
     window = WINDOW * times.per_second
     kept: list[tuple[Shown, bool]] = []
-    for call in sorted(calls, key=lambda c: (c.time(times), c.request_id, c.version, c.answered)):
+    for call in sorted(calls, key=lambda c: (c.time(times), c.answered, c.request_id, c.version)):
         same = [
             other
             for other, _ in seen(kept, call, times)
