@@ -14,6 +14,8 @@ import pytest
 from pipelines.ingest import ingest
 from pipelines.ingest.aggregates import add_aggregates
 from pipelines.ingest.data_options import DataOptions
+from pipelines.items import ItemTable
+from recsys_attn.schema import Categorical, Schema, Task
 from serving.state.definitions.history_options import HistoryOptions
 from serving.state.errors import DataError
 from serving.state.online.load import load_state
@@ -155,3 +157,26 @@ def test_numbers_after_texts_keep_their_values(tmp_path: Path) -> None:
         items = [int(word) if known else None for known, word in words]
         assert len(items) >= min(3, len(rows))
         assert items == [row["item"] for row in rows[len(rows) - len(items) :]]
+
+
+def test_items_without_a_table_are_those_of_both_runs(tmp_path: Path) -> None:
+    schema = Schema((Categorical("item", dtype="int64"),), (Task("click"),))
+    behind = None
+    for name, first in (("past", 3), ("later", 7)):
+        (tmp_path / name).mkdir()
+        items = np.arange(first, first + 61) % 67
+        rows = {"item": items, "click": items % 2, "row": np.arange(61)}
+        pq.write_table(pa.table(rows), tmp_path / name / "rows.parquet")
+        options = DataOptions(
+            source="parquet",
+            path=str(tmp_path / name / "rows.parquet"),
+            items={"key": "item"},
+            behind=behind,
+            split={"by": "hash", "column": "row", "valid": 0.3, "test": 0.3},
+        )
+        ingest(options, schema, 0, tmp_path / name / "data")
+        behind = tmp_path / name
+    tables = [ItemTable.load(tmp_path / name / "data") for name in ("past", "later")]
+    known, found = (set(table.keys.to_pylist()) for table in tables if table is not None)
+    train = pq.read_table(tmp_path / "later" / "data" / "train")["item"].to_pylist()
+    assert found == known | set(train) > known
