@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipelines.ingest.data_options import DataOptions
+from pipelines.ingest.split_options import SplitOptions
 
 TWO_TYPES = {"by": "time", "valid_from": 4, "test_from": "5"}
 
@@ -110,3 +111,10 @@ def test_stamps_hold_the_user_table(tmp_path):
     (tmp_path / "rows.csv").write_bytes(b"")
     options = DataOptions(source="csv", path=str(tmp_path / "rows.csv"), users=users)
     assert {"rows.csv", "users.parquet"} == {Path(name).name for name in options.stamps()}
+
+
+def test_split_by_time_may_have_a_unit_alone():
+    options = DataOptions(
+        source="movielens-1m", time_unit="s", split=SplitOptions(by="time", column="at")
+    )
+    assert options.time_unit == "s"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import pickle
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.ingest import ingest
+from pipelines.ingest.data_options import DataOptions
+from pipelines.ingest.split_options import SplitOptions
 from pipelines.outcomes.periods import hour_name
 from tests.pipelines.outcomes.shown import (
     BEGIN,
+    SCHEMA,
     TIMES,
     WINDOW,
     Event,
@@ -200,8 +205,8 @@ def test_hour_whose_log_is_deleted_stays(world: World) -> None:
 
 def test_killed_at_any_step_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path, TIMES["seconds"], by_request=False)
-    calls = random_calls(37, calls=5)
-    events = [*random_events(41, calls, 23), beyond(calls)]
+    calls = random_calls(37, calls=2)
+    events = [*random_events(41, calls, 11), beyond(calls)]
     write_log(world.log, calls)
     write_events(world.events / "0.parquet", events[::2], world.times)
     write_events(world.events / "1.jsonl", events[1::2], world.times)
@@ -271,3 +276,41 @@ def stamps(folder: Path) -> dict[str, int]:
 def hour(micros: int) -> str:
     """The hour of a time."""
     return hour_name(micros // (3600 * 10**6))
+
+
+class Elsewhere:
+    """An engine whose workers get and return bytes alone, as those of a cluster."""
+
+    def map_ordered(self, work: Any, batches: Sequence[Any]) -> Generator[Any]:
+        with pickle.loads(pickle.dumps(work))() as function:
+            for batch in batches:
+                yield pickle.loads(pickle.dumps(function(pickle.loads(pickle.dumps(batch)))))
+
+    def map_reduce(self, *_: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_workers_elsewhere_make_the_same_hours(world: World) -> None:
+    calls = random_calls(43)
+    write_log(world.log, calls)
+    write_events(world.events / "0.parquet", [*random_events(1, calls), beyond(calls)], world.times)
+    world.join()
+    world.join(Elsewhere(), "elsewhere")
+    assert contents(world.folder / "elsewhere") == contents(world.rows)
+
+
+def test_rows_can_be_ingested(world: World) -> None:
+    calls = random_calls(47, 307)
+    events = [*random_events(53, calls, 997), beyond(calls)]
+    write_log(world.log, calls)
+    write_events(world.events / "0.parquet", events, world.times)
+    world.join()
+    options = DataOptions(
+        source="parquet",
+        path=str(world.rows),
+        request="request_id",
+        time_unit="s",
+        split=SplitOptions(by="time", column="time"),
+    )
+    summary = ingest(options, SCHEMA, 0, world.folder / "data")
+    assert sum(summary["rows"].values()) == len(world.found())
