@@ -14,16 +14,19 @@ from rich.table import Table
 
 from pipelines.cli.command_options import Command
 from pipelines.cli.running import CONSOLE, reported
+from serving.state.columns.missing import MISSING_INT
 from serving.state.errors import DataError
 
 if TYPE_CHECKING:
     from serving.state.following.dead_letters import DeadLetters
     from serving.state.following.follower import Followed
+    from serving.state.online.describe import GroupSummary
     from serving.state.saved import SavedState
     from serving.state.stores.store import Store
 
 _PLACES = (("data", "state"), ("assets.extra", "state"), ())
 _PAUSE = 1.0  # seconds between two looks for new events
+_DAY = 86_400.0
 
 
 @click.group()
@@ -70,6 +73,7 @@ def load(run: Path, store: str, force: bool) -> None:
             f"[bold]load[/bold]: {written:,} keys{left}  [dim]{escape(store)}[/dim]",
             soft_wrap=True,
         )
+        _check_age(saved)
 
 
 @state.command()
@@ -150,15 +154,16 @@ def show(run: Path, store: str, keys: tuple[str, ...], as_of: str | None) -> Non
                     f"{group.size / 1e6:,.1f}",
                     group.newest or "none",
                     _duration(group.age),
-                    _duration(group.lag) if group.lag is not None else "not followed",
+                    _lag(group),
                 )
             CONSOLE.print(table)
             CONSOLE.print(f"Size of the store: {opened.size() / 1e6:,.1f} MB")
             return
         table = _table("feature", "value now" if as_of is None else "value", "events", "by")
         for feature in key_summary(opened, definition, _key_values(keys), as_of):
-            ages = ", ".join(f"{_duration(age)} ago" for age in feature.ages)
-            table.add_row(feature.name, _value(feature.value), ages, ", ".join(feature.by))
+            table.add_row(
+                feature.name, _value(feature.value), _events(feature.ages), ", ".join(feature.by)
+            )
         CONSOLE.print(table)
 
 
@@ -196,7 +201,19 @@ def _table(*columns: str, title: str | None = None) -> Table:
 def _value(value: Any) -> str:
     if isinstance(value, list):
         return escape(", ".join("null" if one is None else str(one) for one in value)) or "none"
+    if isinstance(value, str | int):
+        return escape(str(value)) if value not in ("", MISSING_INT) else "nothing known"
     return "nothing known" if value != value else f"{value:g}"
+
+
+def _events(ages: list[float] | None) -> str:
+    return "no such key" if ages is None else ", ".join(f"{_duration(age)} ago" for age in ages)
+
+
+def _lag(group: GroupSummary) -> str:
+    if not group.is_loaded:
+        return "not loaded"
+    return "not followed" if group.lag is None else _duration(group.lag)
 
 
 def _duration(seconds: float | None) -> str:
@@ -229,6 +246,24 @@ def _in_words(followed: Followed) -> str:
 
 def _report(sentence: str) -> None:
     CONSOLE.print(f"[bold yellow]Left out:[/bold yellow] {escape(sentence)}", soft_wrap=True)
+
+
+def _check_age(saved: SavedState) -> None:
+    """Prints the age of the newest row if it shows a wrong unit: ten years, or in the future."""
+    from serving.state.online.clock import Clock
+    from serving.state.online.describe import seconds_between
+
+    clock = Clock(saved.definition)
+    now, newest = clock.now(), saved.newest
+    age = None if newest is None else seconds_between(saved.definition, now, newest)
+    if age is None or -_DAY <= age <= 3650 * _DAY:
+        return
+    when = f"{_duration(age)} old" if age > 0 else f"{_duration(-age)} ahead of the clock"
+    CONSOLE.print(
+        f"[bold yellow]The newest row is {when}[/bold yellow], so that windows as of now do not "
+        "have its events. Check the times of the log and `data.time_unit`.",
+        soft_wrap=True,
+    )
 
 
 def _check_outside(letters: Path, log: str) -> None:

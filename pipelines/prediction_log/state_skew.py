@@ -103,8 +103,9 @@ def _notes(log: StoreLog, saved: SavedState, columns: Mapping[str, Compared]) ->
     if not log.requests:
         newest = "" if saved.newest is None else Clock(saved.definition).shown(saved.newest)
         yield (
-            "No value can be compared: the log has no request that a store completed as of a time "
-            f"after the last row of `ingest` ({newest or 'which had none'})."
+            "No value can be compared: the log has no request of a version of this run "
+            "(`--version` names them) that a store completed as of a time after the last row of "
+            f"`ingest` ({newest or 'which had none'})."
         )
     fewer = sum(compared.fewer for compared in columns.values())
     more = sum(compared.more for compared in columns.values())

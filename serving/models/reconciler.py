@@ -205,7 +205,7 @@ class VersionReconciler:
     def _report_failure(self, number: int, folder: Fingerprint, error: Exception) -> ServingError:
         reported = self._retries.failed(number, folder, error)
         _LOGGER.error(
-            "Version %d of model %s failed to load: %s; next attempt %s",
+            "Version %d of model %s failed to load: %s (next attempt: %s)",
             number,
             self.versions.name,
             " ".join(str(reported).split()),

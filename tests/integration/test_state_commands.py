@@ -30,9 +30,11 @@ def test_load_follow_show_and_forget(run: Path, tmp_path: Path) -> None:
     early = invoke("state", "follow", str(run), *store, *log, *letters)
     assert early.exit_code == 1
     assert "state load" in error_of(early)
+    assert "not loaded" in invoke("state", "show", str(run), *store).output
     loaded = invoke("state", "load", str(run), *store)
     assert loaded.exit_code == 0
     assert " keys  lmdb:" in loaded.output
+    assert "Check the times of the log and `data.time_unit`." in loaded.output  # of 1970
     assert "0 keys; " in invoke("state", "load", str(run), *store).output
     (tmp_path / "log/2.jsonl").write_text("no json\n")
     followed = invoke("state", "follow", str(run), *store, *log, *letters)
@@ -47,6 +49,9 @@ def test_load_follow_show_and_forget(run: Path, tmp_path: Path) -> None:
     assert "liked" in key.output
     assert " s ago" in key.output
     assert "paid" not in key.output  # of items
+    assert "no such key" not in key.output
+    other = invoke("state", "show", str(run), *store, "--key", "user=30011", "--as-of", "99")
+    assert "no such key" in other.output
     forgotten = invoke("state", "forget", str(run), *store)
     assert forgotten.exit_code == 0
     assert " keys of " in forgotten.output

@@ -107,6 +107,13 @@ def to_ticks(column: pa.Array | pa.ChunkedArray, name: str, key: str, where: str
         raise error(f"{largest}, above the largest int64", "Store it in a larger unit.") from None
 
 
+def time_words(kind: pa.DataType) -> str:
+    """A time as `to_tick` takes it for a column of the type `kind`, for errors."""
+    if ticks_per_second(kind) is None:
+        return f"a number, as the log holds times ({kind})"
+    return f"ISO 8601 text such as '2025-11-01T12:00:00', or a datetime: the log has {kind}"
+
+
 def to_tick(value: Any, kind: pa.DataType, up: bool = False) -> int | float | None:
     """One time in ticks, as a column of the type `kind` would hold it.
 

@@ -14,6 +14,7 @@ from serving.state.columns.times import (
     exact_time,
     read_exact_time,
     ticks_per_second,
+    time_words,
     to_tick,
 )
 from serving.state.definitions.definition import TICKS, StateDefinition
@@ -87,6 +88,4 @@ class Clock:
                 "unit. Set `data.time_unit` in the experiment and make the state again, or send "
                 "`as_of`."
             )
-        raise DataError(
-            f"`as_of`: expected a time as the log holds it ({self._kind}). Received: {as_of!r}."
-        )
+        raise DataError(f"`as_of`: expected {time_words(self._kind)}. Received: {as_of!r}.")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from serving.state.columns.times import ticks_per_second
 from serving.state.definitions.definition import TICKS, StateDefinition
 from serving.state.definitions.group import Group
 from serving.state.definitions.history_options import HistoryOptions
@@ -17,9 +18,10 @@ from serving.state.errors import DataError, require_column
 from serving.state.keyed.blobs import decode
 from serving.state.keyed.key_states import no_time
 from serving.state.online.clock import Clock
-from serving.state.online.notes import FOLLOWED, Notes
+from serving.state.online.notes import FOLLOWED, LOADED, Notes
 from serving.state.online.reader import StateReader
 from serving.state.online.request_keys import request_keys
+from serving.state.online.user_profiles import user_cells
 from serving.state.stores.store import Cell, Store
 
 
@@ -34,6 +36,7 @@ class GroupSummary:
         newest: Time of the newest row; None: there was none.
         age: Seconds since then, if the unit of the times is known.
         lag: Seconds since a follower had read all of its log; None: nothing follows one.
+        is_loaded: Whether a whole state was loaded.
     """
 
     by: tuple[str, ...]
@@ -42,6 +45,7 @@ class GroupSummary:
     newest: str | None
     age: float | None
     lag: float | None
+    is_loaded: bool
 
 
 @dataclass(frozen=True)
@@ -52,13 +56,14 @@ class FeatureSummary:
         by: The columns of the key.
         name: The feature.
         value: Its value.
-        ages: Of a history, seconds since each event, if the unit of the times is known.
+        ages: Of a history, seconds since each event, if the unit of the times is known; None: the
+            store has nothing of the key.
     """
 
     by: tuple[str, ...]
     name: str
     value: Any
-    ages: list[float]
+    ages: list[float] | None
 
 
 def group_summaries(store: Store, definition: StateDefinition) -> list[GroupSummary]:
@@ -76,8 +81,9 @@ def group_summaries(store: Store, definition: StateDefinition) -> list[GroupSumm
                 len(sizes),
                 sum(sizes),
                 None if is_empty else clock.shown(notes.newest),
-                None if is_empty else _seconds(definition, clock.now(), notes.newest),
+                None if is_empty else seconds_between(definition, clock.now(), notes.newest),
                 None if followed is None else max(0.0, time.time() - float(followed)),
+                LOADED in notes.of,
             )
         )
     return summaries
@@ -102,7 +108,15 @@ def key_summary(
     context = dict.fromkeys(definition.keys) | {n: _value(definition, n, keys[n]) for n in keys}
     resolved = StateReader(store, definition).values(context, {}, _time(definition, as_of))
     values, moment = resolved.context, resolved.as_of
-    return [
+    users = definition.users
+    profile = []
+    if users is not None and users.key in keys:
+        (blob,) = store.read(user_cells(users, context)) or [None]
+        profile = [
+            FeatureSummary(users.by, field.name, values[field.name], None if blob is None else [])
+            for field in users.features
+        ]
+    return profile + [
         FeatureSummary(group.by, feature.name, values[feature.name], ages)
         for group in definition.groups
         if group.by and set(group.by) <= set(keys)
@@ -118,13 +132,19 @@ def _ages(
     group: Group,
     context: Mapping[str, Any],
     moment: int | float,
-) -> list[list[float]]:
-    """Of each history of a key, seconds since each event; of other features nothing."""
+) -> list[list[float]] | list[None]:
+    """Of each history of a key, seconds since each event; of other features nothing.
+
+    None for all of them if the store has nothing of the key.
+    """
     parts = [request_keys([context[n]], group.key_kinds[n], n)[0] for n in group.by]
     if None in parts:
-        return [[] for _ in group.features]
+        return [None for _ in group.features]
     key = tuple(part for part in parts if part is not None)
-    states = decode(group, store.read([Cell(group.fingerprint, key)]))
+    blobs = store.read([Cell(group.fingerprint, key)])
+    if blobs == [None]:
+        return [None for _ in group.features]
+    states = decode(group, blobs)
     at = np.maximum(states.newest, moment)
     begin = states.begin(np.arange(1), at)
     ages = []
@@ -133,7 +153,7 @@ def _ages(
         if isinstance(feature, HistoryOptions):
             (start,), (end,) = past.ranges_of_keys(at, begin)
             times = past.time[start:end].tolist()
-        since = [_seconds(definition, at[0].item(), time) for time in times]
+        since = [seconds_between(definition, at[0].item(), time) for time in times]
         ages.append([age for age in since if age is not None])
     return ages
 
@@ -149,15 +169,15 @@ def _value(definition: StateDefinition, name: str, text: str) -> Any:
 def _time(definition: StateDefinition, text: str | None) -> Any:
     """A time as the log holds it."""
     with contextlib.suppress(ValueError):
-        if text is not None and definition.groups[0].ticks is None:
+        if text is not None and ticks_per_second(definition.time_type) is None:
             return int(text) if text.lstrip("-").isdigit() else float(text)
     return text
 
 
-def _seconds(
+def seconds_between(
     definition: StateDefinition, now: int | float | None, then: int | float
 ) -> float | None:
     """Seconds between two times; None if their unit is not known."""
     unit = definition.time_unit
-    ticks = definition.groups[0].ticks or (None if unit is None else TICKS[unit])
+    ticks = ticks_per_second(definition.time_type) or (None if unit is None else TICKS[unit])
     return None if now is None or ticks is None else (now - then) / ticks

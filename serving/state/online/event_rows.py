@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from serving.state.columns.arrow_kinds import is_number
-from serving.state.columns.times import is_text, to_tick
+from serving.state.columns.times import is_text, time_words, to_tick
 from serving.state.errors import DataError, require_column
 
 
@@ -66,15 +66,14 @@ def read_time(value: Any, kind: pa.DataType, where: str) -> int | float:
     """
     tick = to_tick(value, kind)
     if tick is None:
-        raise DataError(
-            f"{where}: expected a time such as the log holds, whose type is {kind}. Received: "
-            f"{value!r}."
-        )
+        raise DataError(f"{where}: expected {time_words(kind)}. Received: {value!r}.")
     return tick
 
 
 def _times(values: Sequence[Any], kind: pa.DataType, where: str) -> pa.Array:
-    ticks = np.array([read_time(value, kind, where) for value in values])
+    ticks = np.array(
+        [read_time(value, kind, where) for value in values], None if values else np.int64
+    )
     if is_text(kind):
         return pa.array(list(map(str, values)), kind)
     if pa.types.is_date32(kind):
