@@ -14,7 +14,6 @@ from rich.table import Table
 
 from pipelines.cli.command_options import Command
 from pipelines.cli.running import CONSOLE, reported
-from serving.state.columns.missing import MISSING_INT
 from serving.state.errors import DataError
 
 if TYPE_CHECKING:
@@ -199,6 +198,8 @@ def _table(*columns: str, title: str | None = None) -> Table:
 
 
 def _value(value: Any) -> str:
+    from serving.state.columns.missing import MISSING_INT
+
     if isinstance(value, list):
         return escape(", ".join("null" if one is None else str(one) for one in value)) or "none"
     if isinstance(value, str | int):

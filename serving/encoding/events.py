@@ -26,6 +26,11 @@ def push_request(model: str, events: Sequence[Mapping[str, Any]]) -> state_pb2.P
     """
     request = state_pb2.PushRequest(model=model)
     for number, event in enumerate(events):
+        if not isinstance(event, Mapping):
+            raise InvalidFeature(
+                "`events`: expected a list of rows, each with values by column name, such as "
+                f"[{{'user_id': 'u1', 'click': 1}}]. Received: {shortened(events)}"
+            )
         columns = request.events.add().columns
         for name, value in event.items():
             _write(columns[name], value, f"Column {name!r} of event {number}")

@@ -13,6 +13,7 @@ from serving.state.definitions.definition import StateDefinition
 from serving.state.definitions.user_features import UserFeatures
 from serving.state.errors import DataError
 from serving.state.keyed.profiles import decode_profile, encode_profiles, profile_version
+from serving.state.online.describe import key_summary
 from serving.state.online.load import load_state
 from serving.state.online.reader import StateReader
 from serving.state.online.user_profiles import user_cells
@@ -82,6 +83,15 @@ def test_push_replaces_all_features_of_a_user(store: Store) -> None:
     np.testing.assert_equal(read(store, "bob"), {**UNKNOWN, "age": np.float32(3)})
     writer.push_users([{**ANN, "age": np.nan, "brands": [], "more": 1}])
     np.testing.assert_equal(read(store, "ann"), {**OF_ANN, "age": np.float32("nan"), "brands": []})
+
+
+def test_an_operator_sees_the_features_of_a_user(store: Store) -> None:
+    StateWriter(store, ALONE).push_users([ANN])
+    ann, new = (key_summary(store, ALONE, {"user": user}, None) for user in ("ann", "new"))
+    np.testing.assert_equal({one.name: one.value for one in ann}, OF_ANN)
+    np.testing.assert_equal({one.name: one.value for one in new}, UNKNOWN)
+    assert all(one.ages == [] and one.by == ("user",) for one in ann)
+    assert all(one.ages is None for one in new)  # the store has no such key
 
 
 def test_two_writers_lose_no_write(store: Store) -> None:
