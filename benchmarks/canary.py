@@ -40,7 +40,7 @@ _MAX_LAG, _MAX_DEGRADED = 300.0, 0.01
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a canary.
+    """A fault of a canary.
 
     Attributes:
         name: The fault in words.
@@ -65,7 +65,7 @@ class World:
 
     Args:
         rows: Labelled rows of the canary, about.
-        fault: What is wrong with it.
+        fault: Its fault.
         seed: Seed of all draws.
     """
 
@@ -95,7 +95,7 @@ class World:
         logit = _RATE + known + self._spread(self._tastes[self._users])
         labels = (rng.random(count) < _sigmoid(logit)).astype(np.float32)
         canary = self._spread(self._is_canary)
-        # The best guess of what is known, given it with noise.
+        # The mean of the known part, if its noisy value is known.
         weight = _SEEN**2 / (_SEEN**2 + fault.noise**2)
         noisy = weight * (known + rng.normal(0, 1, count) * fault.noise)
         lost = np.where(canary, _SEEN**2 * (1 - weight), 0.0)

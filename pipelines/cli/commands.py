@@ -238,7 +238,7 @@ def score(
 )
 @click.option("--rows", type=click.IntRange(min=10_000), help="Rows to simulate.")
 def demo(run_dir: Path, rows: int | None) -> None:
-    """Run all steps on simulated data, then score over gRPC and push a click."""
+    """Run all steps on simulated data, then serve the model."""
     overrides = () if rows is None else (f"data.simulate.rows={rows}",)
     with opened_ranking(DEMO, run_dir, overrides) as steps:
         from pipelines.cli.demo import show

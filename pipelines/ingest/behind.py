@@ -27,7 +27,7 @@ def saved_state(options: DataOptions) -> SavedState | None:
     return SavedState.open(options.behind / DATA / log_state.FOLDER)
 
 
-def given_columns(source: Source, options: DataOptions) -> frozenset[str]:
+def served_columns(source: Source, options: DataOptions) -> frozenset[str]:
     """The columns to make that all rows have, as a server used them; behind no run there are none.
 
     Args:

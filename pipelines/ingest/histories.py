@@ -39,7 +39,7 @@ class HistoryColumns:
         histories: The columns to add.
         state: What they keep of an earlier log; receives what they keep after the last row.
         request: Column of the request; its rows see the events before its earliest time.
-        given: Names of those that the rows have: they stay as they are.
+        served: Names of those that the rows have: they stay as they are.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class HistoryColumns:
         histories: Sequence[HistoryOptions],
         state: LogState,
         request: str | None = None,
-        given: Collection[str] = (),
+        served: Collection[str] = (),
     ) -> None:
         self._table = table
         log = _Log.of(table, histories[0], state, request)
         made = [(history.name, _History(log, history, state)) for history in histories]
-        self._made = [(name, history) for name, history in made if name not in given]
+        self._made = [(name, history) for name, history in made if name not in served]
 
     def chunks(self, first: int, last: int) -> Iterator[pa.Table]:
         """Rows `first` to `last` with their list columns."""

@@ -16,7 +16,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.engines import LOCAL, Engine
 from pipelines.ingest import log_state
 from pipelines.ingest.aggregates.add_aggregates import with_aggregates
-from pipelines.ingest.behind import given_columns, saved_state, with_types_of
+from pipelines.ingest.behind import saved_state, served_columns, with_types_of
 from pipelines.ingest.column_checks import check_columns
 from pipelines.ingest.context import check_context
 from pipelines.ingest.data_options import DataOptions
@@ -83,17 +83,19 @@ def ingest(
         source = with_features(source, items, ITEMS, is_behind)
     if users is not None:
         source = with_features(source, users, USERS, is_behind)
-    given = given_columns(source, options)
-    check_columns(source.without(given), options, schema, named)
+    served = served_columns(source, options)
+    check_columns(source.without(served), options, schema, named)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".made-", dir=out) as folder:
         state = LogState(options.late, options.event_id)
         if saved is not None:
             state = LogState.behind(saved)
         if options.aggregates:
-            source = with_aggregates(source, options.aggregates, engine, Path(folder), state, given)
+            source = with_aggregates(
+                source, options.aggregates, engine, Path(folder), state, served
+            )
         if options.histories:
-            source = _with_histories(source, options, state, given)
+            source = _with_histories(source, options, state, served)
         if options.made or users is not None:
             definition = _definition(options, users)
             definition = definition.of_columns(pa.schema(state.columns.values()))
@@ -214,7 +216,7 @@ def _source(
 
 
 def _with_histories(
-    source: Source, options: DataOptions, state: LogState, given: Collection[str]
+    source: Source, options: DataOptions, state: LogState, served: Collection[str]
 ) -> Source:
     """The source with its history columns; loads all rows."""
     loaded: list[pa.Table] = []
@@ -226,7 +228,7 @@ def _with_histories(
             chunks = [table for _, _, table in read_chunks(alone) if table.num_rows]
             if not chunks:
                 continue
-            log = [chunk.drop_columns([*given]) for chunk in chunks]
+            log = [chunk.drop_columns([*served]) for chunk in chunks]
             check_histories(pa.concat_tables(log), options.histories, file.where)
             last = first + sum(table.num_rows for table in chunks)
 
@@ -239,7 +241,7 @@ def _with_histories(
     if not loaded:
         raise _no_rows(options)
     histories = HistoryColumns(
-        pa.concat_tables(loaded), options.histories, state, source.request, given
+        pa.concat_tables(loaded), options.histories, state, source.request, served
     )
     return dataclasses.replace(source, parts=parts)
 

@@ -23,7 +23,7 @@ from pipelines.report.gate_words import FAILED
 from pipelines.storage.filesystem import Where
 
 LEVEL = 0.05  # share of equal canaries that all gates together may refuse
-_OF_METRICS = 0.8  # of the level: what is missing or late is seen at any level
+_OF_METRICS = 0.8  # of the level; missing and late values are seen at any level
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ _SCRATCH = ".joining"
 
 @dataclass(frozen=True)
 class JoinSource:
-    """What is joined.
+    """The inputs of a join.
 
     Attributes:
         log: The log.
@@ -68,7 +68,7 @@ class Joined:
     kept: list[str] = field(default_factory=list)
 
     def remarks(self) -> Iterator[str]:
-        """Sentences on what is not in the rows that were written."""
+        """Sentences on calls and outcomes that no written row has."""
         hours = [self.manifest.hours[name] for name in self.written]
         reasons: Counter[str] = Counter()
         for hour in hours:
@@ -104,7 +104,7 @@ def join(
     """Writes the hours that are complete and that are new or have changed.
 
     Args:
-        source: What is joined.
+        source: The inputs.
         target: The folder of rows.
         settings: What all rows of the folder have in common.
         engine: Makes the hours.
@@ -146,7 +146,7 @@ def join(
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """A new folder for what is not needed after the join; that of a killed one is removed."""
+    """A new folder of temporary files; that of a killed join is removed."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:

@@ -53,8 +53,8 @@ def rows_of(calls: Sequence[CallRequests], layout: Layout, fitted: FittedFeature
     call = pa.array(np.repeat(np.arange(len(calls)), sizes))
     ticks = np.concatenate([of.ticks for of in calls])
     names = pa.array([name for of in calls for name in _names(of)], pa.string())
-    shown = pa.array([_shown(name, of) for of in calls for name in _names(of)], pa.string())
-    columns: dict[str, Any] = {layout.request: shown.take(request)}
+    unique = pa.array([_shown(name, of) for of in calls for name in _names(of)], pa.string())
+    columns: dict[str, Any] = {layout.request: unique.take(request)}
     if layout.times.name != SERVED_AT:
         columns[layout.times.name] = layout.times.column(ticks).take(request)
     contexts = [of.requests.context for of in calls]

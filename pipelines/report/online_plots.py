@@ -96,8 +96,8 @@ def _over_time(
         x, y, low, high = [], [], [], []
         for part in version["periods"]:
             value, ends = values(part)
-            shown = text(value) + ("" if ends is None else f" ({text(ends[0])}..{text(ends[1])})")
-            cells[part["begin"], place] = shown
+            cell = text(value) + ("" if ends is None else f" ({text(ends[0])}..{text(ends[1])})")
+            cells[part["begin"], place] = cell
             if value is not None:
                 x.append(begins.index(part["begin"]))
                 y.append(value)

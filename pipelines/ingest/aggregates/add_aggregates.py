@@ -49,7 +49,7 @@ def with_aggregates(
     engine: Engine,
     folder: Path,
     state: LogState,
-    given: Collection[str] = (),
+    served: Collection[str] = (),
 ) -> Source:
     """The source with the aggregates as float32 columns.
 
@@ -59,9 +59,9 @@ def with_aggregates(
         engine: Computes each aggregate as a task, in any process that sees `folder`.
         folder: An empty folder for temporary files; the source reads them until the end.
         state: What they keep of an earlier log; receives what they keep after the last row.
-        given: Names of those that the rows have: they stay as they are.
+        served: Names of those that the rows have: they stay as they are.
     """
-    log = source.without(given)
+    log = source.without(served)
     lengths, bounds = _scan(log, aggregates[0].time)
     with Spill(folder, bounds) as spill:
         _spill(log, aggregates, spill, state)
@@ -76,7 +76,7 @@ def with_aggregates(
             state.event_id is not None,
             state.before.get(aggregate.name),
             state.before.get(prior_key(aggregate)),
-            aggregate.name in given,
+            aggregate.name in served,
         )
         for number, aggregate in enumerate(aggregates)
     ]
@@ -90,7 +90,7 @@ def with_aggregates(
                 state.priors[prior_key(task.aggregate)] = computed.prior
             if computed.segments is not None:
                 state.segments[name] = computed.segments
-            if not task.is_given:
+            if not task.is_served:
                 added[name] = _in_order(folder, task.number, sum(lengths))
     return _with_columns(source, lengths, added)
 
@@ -178,7 +178,7 @@ class _Computed:
 
     @classmethod
     def of(cls, state: LogState, aggregate: AggregateOptions) -> _Computed:
-        """What it keeps of an earlier log."""
+        """The state of an earlier log."""
         past, prior = state.past_of(aggregate), state.prior_of(aggregate)
         return cls(past, prior, state.segments_of(aggregate))
 
@@ -203,7 +203,7 @@ class _Task:
     has_ids: bool
     counted: Counted | None  # events of the earlier log
     counted_by_prior: Counted | None
-    is_given: bool  # whether the rows have its values
+    is_served: bool  # whether the rows have its values
 
 
 @contextlib.contextmanager
@@ -222,7 +222,7 @@ def _compute(folder: Path, ranges: int, task: _Task) -> _Computed:
     ):
 
         def write(name: str, number: int) -> None:
-            if not task.is_given:
+            if not task.is_served:
                 writer.write_table(_values_of_rows(folder, name, number, task))
 
         if task.since is not None:

@@ -104,7 +104,7 @@ class LivingMarket:
         return every.take((every.time >= start) & (every.time < stop))
 
     def rows(self, requests: Requests) -> dict[str, pa.Array]:
-        """The columns of what is known before the outcomes, a row for each candidate."""
+        """The columns of requests without outcomes, a row for each candidate."""
         row = pa.array(np.repeat(np.arange(len(requests)), requests.item.shape[1]))
         columns = {
             "request_id": pa.array(requests.number),
@@ -131,8 +131,8 @@ class LivingMarket:
             for rows in _rounds(requests, np.flatnonzero(requests.day == day)):
                 of = requests.take(rows)
                 past = self._memory.of(of.user)
-                shown = RequestDraws(of.user, of.device, of.hour, of.item, past)
-                click[rows], conversion[rows] = self._model.probabilities(world, shown)
+                draw = RequestDraws(of.user, of.device, of.hour, of.item, past)
+                click[rows], conversion[rows] = self._model.probabilities(world, draw)
                 clicked = draws[0, rows] < click[rows]
                 user = np.repeat(of.user, clicked.sum(axis=1))
                 self._memory.add(user, of.item[clicked])

@@ -41,23 +41,23 @@ def _independent(size: SimulateOptions, seed: int) -> Source:
 
 
 def _log(size: SimulateOptions, days: int, seed: int) -> Source:
-    requests = size.rows // size.candidates
+    count = size.rows // size.candidates
     market = LivingMarket(size, days, seed)
     edges = LOG_START + np.arange(0, days * DAY + 1, market.timeline.step)
 
     def chunks(columns: Columns) -> Iterator[pa.Table]:
         living = LivingMarket(size, days, seed)
         for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-            shown = living.requests(start, stop)
-            if len(shown):
-                yield pa.table(living.rows(shown) | living.outcomes(shown))
+            requests = living.requests(start, stop)
+            if len(requests):
+                yield pa.table(living.rows(requests) | living.outcomes(requests))
 
     return Source(
         {ALL: [SourceFile("simulate", chunks)]},
         request="request_id",
         user="user_id",
         time="timestamp",
-        time_quantile=lambda share: market.timeline.time_of(round(share * requests)),
+        time_quantile=lambda share: market.timeline.time_of(round(share * count)),
         users=market.users(),
         items=market.items(),
     )

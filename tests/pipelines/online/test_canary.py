@@ -24,9 +24,9 @@ def compared(
     hours: ServedHours, experiment: Experiment, folder: Path, since: datetime = SINCE
 ) -> VersionComparison:
     rows = CanaryRows(hours.write(folder / "rows"), experiment, 7, 8, since)
-    found = rows.compared(max_degraded=0.01, max_lag=60.0)
-    assert rows.labelled() == found.canary_rows
-    return found
+    comparison = rows.compared(max_degraded=0.01, max_lag=60.0)
+    assert rows.labelled() == comparison.canary_rows
+    return comparison
 
 
 def set_in(name: str, value: object, since: int = 0) -> Plant:
@@ -58,22 +58,22 @@ FAULTS = {
 def test_planted_fault_fails_its_gate(gate: str, experiment: Experiment, tmp_path: Path) -> None:
     hours = ServedHours(seed=3)
     FAULTS[gate](hours)
-    found = compared(hours, experiment, tmp_path)
-    failed = {one.gate for one in found.gates if one.result == FAILED}
+    comparison = compared(hours, experiment, tmp_path)
+    failed = {one.gate for one in comparison.gates if one.result == FAILED}
     assert gate in failed
-    assert found.has_failed
-    json.dumps([one.entry for one in found.gates])  # a line of a history
+    assert comparison.has_failed
+    json.dumps([one.entry for one in comparison.gates])  # a line of a history
 
 
 def test_equal_canary_passes_with_a_gate_of_each_kind(
     experiment: Experiment, tmp_path: Path
 ) -> None:
     hours = ServedHours(seed=3)
-    found = compared(hours, experiment, tmp_path)
-    assert not found.has_failed
-    assert found.canary_rows == hours.of_canary().sum()
-    assert found.stable_rows == len(hours.of_canary()) - found.canary_rows
-    assert {(gate.gate, gate.of) for gate in found.gates} == {
+    comparison = compared(hours, experiment, tmp_path)
+    assert not comparison.has_failed
+    assert comparison.canary_rows == hours.of_canary().sum()
+    assert comparison.stable_rows == len(hours.of_canary()) - comparison.canary_rows
+    assert {(gate.gate, gate.of) for gate in comparison.gates} == {
         *((metric, task) for metric in ("auc", "gauc", "logloss", "calibration")
           for task in ("click", "conversion")),
         *((gate, feature) for gate in ("missing", "missing_since")
@@ -81,7 +81,7 @@ def test_equal_canary_passes_with_a_gate_of_each_kind(
         ("degraded", None),
         ("lag", None),
     }  # fmt: skip
-    np.testing.assert_allclose(sum(gate.level for gate in found.gates), LEVEL)
+    np.testing.assert_allclose(sum(gate.level for gate in comparison.gates), LEVEL)
 
 
 def test_rows_before_the_canary_and_of_other_versions_do_not_count(
@@ -99,5 +99,5 @@ def test_rows_before_the_canary_and_of_other_versions_do_not_count(
 def test_few_rows_of_a_canary_are_not_decided(experiment: Experiment, tmp_path: Path) -> None:
     hours = ServedHours(seed=3, share=0.01)
     set_in("missing", True)(hours)
-    found = compared(hours, experiment, tmp_path)
-    assert not found.has_failed
+    comparison = compared(hours, experiment, tmp_path)
+    assert not comparison.has_failed

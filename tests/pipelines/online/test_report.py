@@ -58,20 +58,23 @@ def test_numbers_equal_an_evaluation_to_the_last_bit(
     online = measure_online(OnlineOptions(rows), changed)
     assert online["group"] == (group or "request_id")
     assert online["whole"]["rows"] == offline["rows"]
-    for task, found in online["whole"]["tasks"].items():
+    for task, report in online["whole"]["tasks"].items():
         expected = offline["tasks"][task]
         intervals = {name: expected["intervals"][name] for name in METRICS}
-        assert found == {**{name: expected[name] for name in found}, "intervals": intervals}
-        assert all(found[name] is not None for name in METRICS)
+        assert report == {**{name: expected[name] for name in report}, "intervals": intervals}
+        assert all(report[name] is not None for name in METRICS)
 
 
 def test_versions_and_periods_hold_their_rows_alone(
     experiment: Experiment, rows: Path, hours: ServedHours
 ) -> None:
     table, columns = hours.table(), hours.columns
-    found = measure_online(OnlineOptions(rows), experiment)
-    assert [(v["version"], v["label"]) for v in found["versions"]] == [(7, "stable"), (8, "canary")]
-    for version in found["versions"]:
+    online = measure_online(OnlineOptions(rows), experiment)
+    assert [(v["version"], v["label"]) for v in online["versions"]] == [
+        (7, "stable"),
+        (8, "canary"),
+    ]
+    for version in online["versions"]:
         parts = [(columns["version"] == version["version"], version)]
         for hour, part in enumerate(version["periods"]):
             assert part["begin"] == f"2026-11-29 {7 + hour:02}:00"
@@ -94,8 +97,8 @@ def test_versions_and_periods_hold_their_rows_alone(
 
 
 def test_days_hold_all_their_hours(experiment: Experiment, rows: Path) -> None:
-    found = measure_online(OnlineOptions(rows, period="day"), experiment)
-    for version in found["versions"]:
+    online = measure_online(OnlineOptions(rows, period="day"), experiment)
+    for version in online["versions"]:
         (day,) = version["periods"]
         assert day["begin"] == "2026-11-29"
         assert {name: version[name] for name in day if name != "begin"} == {
@@ -106,8 +109,8 @@ def test_days_hold_all_their_hours(experiment: Experiment, rows: Path) -> None:
 def test_store_is_counted_by_answer(experiment: Experiment, rows: Path, hours: ServedHours) -> None:
     first = np.arange(0, len(hours.columns["lag"]), 3)  # of each answer, with 3 candidates
     of = {name: column[first] for name, column in hours.columns.items()}
-    found = measure_online(OnlineOptions(rows), experiment)
-    for version in found["versions"]:
+    online = measure_online(OnlineOptions(rows), experiment)
+    for version in online["versions"]:
         inside = of["version"] == version["version"]
         lags = of["lag"][inside]
         assert version["store"]["answers"] == version["store"]["with_store"] == inside.sum()
@@ -121,8 +124,8 @@ def test_answers_without_a_store_have_no_share(experiment: Experiment, tmp_path:
     hours = ServedHours(hours=1, requests=50)
     hours.columns["state"][:] = None
     hours.columns["lag"][:] = np.nan
-    found = measure_online(OnlineOptions(hours.write(tmp_path / "rows")), experiment)
-    store = found["whole"]["store"]
+    online = measure_online(OnlineOptions(hours.write(tmp_path / "rows")), experiment)
+    store = online["whole"]["store"]
     assert store == {
         "answers": 50, "with_store": 0, "degraded": None, "lag_median": None, "lag_99": None,
     }  # fmt: skip
@@ -134,10 +137,10 @@ def test_only_rows_of_the_time_are_read(
     folder = hours.write(tmp_path / "rows")
     (folder / f"{START}.parquet").write_bytes(b"damaged")  # before, so it is not opened
     since, until = datetime(2026, 11, 29, 8, 20), datetime(2026, 11, 29, 10, 0, 30)
-    found = measure_online(OnlineOptions(folder, since, until), experiment)
+    online = measure_online(OnlineOptions(folder, since, until), experiment)
     second = hours.columns["hour"] * 3600 + hours.columns["second"]
     expected = ((second >= 4800) & (second < 3 * 3600 + 30)).sum()
-    assert found["whole"]["rows"] == expected
+    assert online["whole"]["rows"] == expected
     with pytest.raises(PipelineError, match="has no rows in this time"):
         measure_online(OnlineOptions(folder, datetime(2027, 1, 1)), experiment)
 
@@ -145,15 +148,17 @@ def test_only_rows_of_the_time_are_read(
 def test_mask_leaves_rows_of_a_task_out(experiment: Experiment, rows: Path) -> None:
     click, conversion = experiment.tasks
     masked = (click, replace(conversion, mask="click"))
-    found = measure_online(OnlineOptions(rows), experiment.model_copy(update={"tasks": masked}))
-    tasks = found["whole"]["tasks"]
+    online = measure_online(OnlineOptions(rows), experiment.model_copy(update={"tasks": masked}))
+    tasks = online["whole"]["tasks"]
     assert tasks["conversion"]["rows"] == tasks["click"]["positives"]
 
 
 def test_rows_without_the_group_have_requests_as_groups(experiment: Experiment, rows: Path) -> None:
     other = experiment.evaluation.model_copy(update={"group": "household"})
-    found = measure_online(OnlineOptions(rows), experiment.model_copy(update={"evaluation": other}))
-    assert (found["group"], found["group_missing"]) == ("request_id", "household")
+    online = measure_online(
+        OnlineOptions(rows), experiment.model_copy(update={"evaluation": other})
+    )
+    assert (online["group"], online["group_missing"]) == ("request_id", "household")
 
 
 def test_wrong_folders_are_named(experiment: Experiment, rows: Path, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from pipelines.report.gate_words import FAILED, PASSED
 def answers(degraded: int, late: int, count: int = 1000, stored: bool = True) -> StoreAnswers:
     states = ["degraded"] * degraded + ["answered"] * (count - degraded)
     lags = np.where(np.arange(count) < late, 500.0, 1.0)
-    given = StoreAnswers()
-    given.add(pa.chunked_array([pa.array(states if stored else [None] * count, pa.string())]), lags)
-    return given
+    store = StoreAnswers()
+    store.add(pa.chunked_array([pa.array(states if stored else [None] * count, pa.string())]), lags)
+    return store
 
 
 def results(of: StoreAnswers) -> dict[str, str]:

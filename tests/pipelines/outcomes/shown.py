@@ -95,7 +95,7 @@ class Event:
 def random_calls(seed: int, calls: int = 43, with_state: bool = False) -> list[Shown]:
     """Calls of some hours, with requests that two versions answered and some that came twice."""
     rng = np.random.default_rng(seed)
-    shown = []
+    log = []
     for number, second in enumerate(rng.integers(0, HOURS * 3600, calls)):
         at = (BEGIN + int(second)) * 10**6 + int(rng.integers(10**6))
         items = tuple(rng.choice(7, rng.integers(1, 5)).tolist())  # an item may come twice
@@ -103,13 +103,13 @@ def random_calls(seed: int, calls: int = 43, with_state: bool = False) -> list[S
         one = Shown(at, f"r{number}", int(rng.integers(1, 3)), user, items)
         if with_state and rng.random() < 0.7:
             one = dataclasses.replace(one, as_of=at // 10**6, lag=0.25)
-        shown.append(one)
+        log.append(one)
         if rng.random() < 0.3:  # again, by the same or by the other version
             later = int(rng.choice([1, 100, WINDOW])) * 10**6
             version = int(rng.integers(1, 3))
             again = dataclasses.replace(one, at=at + later, version=version, as_of=None, lag=None)
-            shown.append(again)
-    return shown
+            log.append(again)
+    return log
 
 
 def random_events(seed: int, calls: Sequence[Shown], events: int = 211) -> list[Event]:
@@ -240,15 +240,15 @@ def expected(
         if None in key:
             continue
         for version in (1, 2) if by_request else (None,):
-            shown = [
+            earlier = [
                 row
                 for row in rows
                 if row["key"] == key
                 and row["tick"] <= tick
                 and version in (None, row["served_version"])
             ]
-            newest = max((row["tick"] for row in shown), default=None)
-            for row in shown:
+            newest = max((row["tick"] for row in earlier), default=None)
+            for row in earlier:
                 if row["tick"] == newest and tick <= newest + window:
                     row["click"] = max(row["click"], event.click or 0)
                     row["bought"] = max(row["bought"], event.bought or 0)

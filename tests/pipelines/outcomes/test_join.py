@@ -286,9 +286,6 @@ class Elsewhere:
             for batch in batches:
                 yield pickle.loads(pickle.dumps(function(pickle.loads(pickle.dumps(batch)))))
 
-    def map_reduce(self, *_: Any) -> Any:
-        raise NotImplementedError
-
 
 def test_workers_elsewhere_make_the_same_hours(world: World) -> None:
     calls = random_calls(43)
