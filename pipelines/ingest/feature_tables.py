@@ -19,6 +19,7 @@ from pipelines.storage.columns import accepts, by_name
 from pipelines.storage.filesystem import Storage, Where
 from recsys_attn.schema import Categorical, RawType, Schema, Side
 from serving.state.columns.missing import is_missing
+from serving.state.definitions.static_features import Entity
 from serving.state.errors import require_column
 
 
@@ -26,11 +27,11 @@ class Role(NamedTuple):
     """The rows of a table of features.
 
     Attributes:
-        name: A row, in words.
+        name: A row.
         side: The features that the table may have.
     """
 
-    name: str
+    name: Entity
     side: Side
 
     def option(self, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,14 @@ from pipelines.ingest.drawn_rows import add_negatives, save_items
 from pipelines.ingest.feature_tables import ITEMS, USERS, with_features
 from pipelines.ingest.histories import HistoryColumns, check_histories
 from pipelines.ingest.item_features import check_covered, read_items
-from pipelines.ingest.log_state import LogState
+from pipelines.ingest.log_state import LogState, StaticTable
 from pipelines.ingest.source import SPLITS, Columns, Source, SourceContext, SourceFile
 from pipelines.ingest.sources import SOURCES
 from pipelines.ingest.split_summary import SplitSummary
 from pipelines.ingest.splitter import Splitter, read_chunks
+from pipelines.ingest.static_tables import static_tables
 from pipelines.ingest.table_checks import check_table
-from pipelines.ingest.user_features import read_users, users_of
+from pipelines.ingest.user_features import read_users
 from pipelines.ingest.writer import SplitWriter
 from pipelines.items import ItemTable, UserTable
 from pipelines.storage.filesystem import shown
@@ -96,11 +97,11 @@ def ingest(
             )
         if options.histories:
             source = _with_histories(source, options, state, served)
-        if options.made or users is not None:
-            definition = _definition(options, users)
+        tables = static_tables(options, items, users)
+        if options.made or tables:
+            definition = _definition(options, tables)
             definition = definition.of_columns(pa.schema(state.columns.values()))
-            table = None if users is None else users.table
-            state.save(out / log_state.FOLDER, definition, table, options.stamps())
+            state.save(out / log_state.FOLDER, definition, tables, options.stamps())
         if users is not None:
             users.save(out)
         written = _write(source, options, schema, seed, out, progress, items)
@@ -167,7 +168,7 @@ def _write(
     }
 
 
-def _definition(options: DataOptions, users: UserTable | None) -> StateDefinition:
+def _definition(options: DataOptions, tables: Sequence[StaticTable]) -> StateDefinition:
     """The features of the state, of no columns yet."""
     return StateDefinition(
         options.aggregates,
@@ -176,7 +177,7 @@ def _definition(options: DataOptions, users: UserTable | None) -> StateDefinitio
         options.late,
         options.event_id,
         options.time_unit,
-        users_of(users),
+        tuple(table.features for table in tables),
     )
 
 

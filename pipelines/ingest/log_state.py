@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from serving.state.definitions.aggregate_options import AggregateOptions
 from serving.state.definitions.definition import StateDefinition
 from serving.state.definitions.durations import Duration, in_ticks
 from serving.state.definitions.group import Feature, Group, has_prior, overall, prior_key
+from serving.state.definitions.static_features import StaticFeatures
 from serving.state.keyed.codes import Codes
 from serving.state.keyed.key_states import KeyStates
 from serving.state.keyed.keys import Key
@@ -26,6 +28,20 @@ from serving.state.saved import SavedState, SavedWriter
 
 FOLDER = "state"  # in the data folder of a run
 _CHUNK = 65_536  # keys
+
+
+class StaticTable(NamedTuple):
+    """Static features for a store.
+
+    Attributes:
+        features: Their definition.
+        table: Its columns.
+        written: Microseconds since 1970 when its files were written.
+    """
+
+    features: StaticFeatures
+    table: pa.Table
+    written: int
 
 
 @dataclass
@@ -173,15 +189,15 @@ class LogState:
         self,
         folder: Path,
         definition: StateDefinition,
-        users: pa.Table | None,
+        tables: Iterable[StaticTable],
         stamps: Mapping[str, str],
     ) -> None:
-        """Writes the definition, the state of each key of each group, and the users.
+        """Writes the definition, the state of each key of each group, the users and the items.
 
         Args:
             folder: The folder to write.
             definition: The features.
-            users: The table of users.
+            tables: The static features.
             stamps: Size and modification time of the files of the log, by name.
         """
         files = {**self.files, **{name: int(stamp.split()[0]) for name, stamp in stamps.items()}}
@@ -193,9 +209,9 @@ class LogState:
                     chosen = keys[first : first + _CHUNK]
                     writer.write(group, chosen, whole.part(first, first + len(chosen)))
                 writer.write_ids(group, self._ids(group, keys))
-            if definition.users is not None and users is not None:
-                for first in range(0, users.num_rows, _CHUNK):
-                    writer.write_users(definition.users, users.slice(first, _CHUNK))
+            for static, table, written in tables:
+                for first in range(0, max(table.num_rows, 1), _CHUNK):
+                    writer.write_profiles(static, table.slice(first, _CHUNK), written)
 
     def _ids(self, group: Group, keys: Sequence[Key]) -> dict[tuple[Key, bytes], int]:
         """Which features, as bits, have counted each event."""

@@ -1,4 +1,4 @@
-"""The user table of `data.users`, for the rows and for a store."""
+"""The user table of `data.users`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from pipelines.common.errors import PipelineError
 from pipelines.ingest.data_options import UserOptions
 from pipelines.ingest.feature_tables import USERS, feature_files, join_by_id, read_features
 from pipelines.items import UserTable
-from pipelines.storage.columns import by_name, plain
+from pipelines.storage.columns import by_name
 from recsys_attn.schema import Categorical, Schema
-from serving.state.definitions.user_features import UserFeatures
 from serving.state.errors import require_column
 
 
@@ -41,14 +40,6 @@ def read_users(options: UserOptions, schema: Schema, own: pa.Table | None) -> Us
             f"{options.key!r}. Received none. Add the features, or remove `data.users`."
         )
     return table
-
-
-def users_of(table: UserTable | None) -> UserFeatures | None:
-    """The definition of a user table in a state."""
-    if table is None:
-        return None
-    columns = {field.name: plain(field.type) for field in table.table.schema}
-    return UserFeatures(table.key, pa.schema(columns))
 
 
 def with_users(table: pa.Table, users: UserTable | None, where: str) -> pa.Table:

@@ -13,7 +13,9 @@ from serving.state.errors import DataError
 from serving.state.following.files import event_files, is_among, read_from, readable_end
 from serving.state.following.log import Events
 from serving.state.keyed.group_rows import GroupRows
+from serving.state.online.static_columns import Read, with_static_columns
 from serving.state.saved import SavedState
+from serving.state.stores.store import Cell
 
 
 def event_tables(folder: Path, saved: SavedState) -> Iterator[pa.Table]:
@@ -31,29 +33,44 @@ def event_tables(folder: Path, saved: SavedState) -> Iterator[pa.Table]:
             f"--state: expected the folder of events that `recsys-attn state follow` reads. "
             f"Received: {folder}, which is no folder."
         )
-    definition = saved.definition
+    definition, read = saved.definition, _profiles(saved)
     for name, path in event_files(folder):
         if is_among(saved.files, name, path.stat().st_size):
             continue
         try:
-            parts = read_from(path, definition.columns.names, 0, readable_end(path, 0))
+            parts = read_from(path, definition.event_columns.names, 0, readable_end(path, 0))
             for _, events in parts:
                 if events.fault(definition) is None:
-                    yield from _valid(events, range(len(events)), definition)
+                    yield from _valid(events, range(len(events)), definition, read)
         except DataError as error:
             raise PipelineError(f"{path}: {error}") from None
 
 
-def _valid(events: Events, rows: Sequence[int], definition: StateDefinition) -> Iterator[pa.Table]:
+def _profiles(saved: SavedState) -> Read:
+    """Reads the static features that events lack from a saved state, in place of a store."""
+    definition = saved.definition
+    is_read = definition.event_columns.names != definition.columns.names
+    blobs = {
+        Cell(static.fingerprint, key): blob
+        for static in (definition.static if is_read else ())
+        for part in saved.blobs(static)
+        for key, blob in zip(*part, strict=True)
+    }
+    return lambda cells: [blobs.get(cell) for cell in cells]
+
+
+def _valid(
+    events: Events, rows: Sequence[int], definition: StateDefinition, read: Read
+) -> Iterator[pa.Table]:
     """Tables of the valid ones of some events: halves of which one is invalid are halved."""
     try:
-        table = events.table(rows, definition)
+        table = with_static_columns(definition, events.table(rows, definition), read)
         for group in definition.groups:
             GroupRows.of(group, table, "events")
     except DataError:
         half = len(rows) // 2
         if half:
-            yield from _valid(events, rows[:half], definition)
-            yield from _valid(events, rows[half:], definition)
+            yield from _valid(events, rows[:half], definition, read)
+            yield from _valid(events, rows[half:], definition, read)
         return
     yield table

@@ -66,7 +66,8 @@ def measure_state_skew(
             replay.add(table)
         replayed, late = replay.rows, replay.late
         for number, rows in enumerate(groups):
-            for place, feature in enumerate(rows.group.features if rows.group.by else ()):
+            is_logged = rows.group.by and definition.static_keys.isdisjoint(rows.group.by)
+            for place, feature in enumerate(rows.group.features if is_logged else ()):
                 compared, at = rows.compare(replay, number, place, feature)
                 if compared.rows:
                     columns[feature.name], where[feature.name] = compared, at

@@ -32,7 +32,7 @@ from serving.common.signature_names import (
 from serving.common.status import VersionStatus
 from serving.encoding.arrow_tables import Table, is_table
 from serving.encoding.codec import decode, encode
-from serving.encoding.events import push_request
+from serving.encoding.events import PushedRows, push_request
 from serving.encoding.features import Row, Rows, encode_candidates, encode_rows
 from serving.encoding.raw_values import is_ragged
 from serving.protos import tensorflow_serving_pb2 as pb
@@ -163,20 +163,30 @@ class Methods:
 
         return (yield from self._with_fresh_metadata(invocation, attempt))
 
-    def push(self, events: Sequence[Row], **options: Unpack[CallOptions]) -> Calls[Pushed]:
-        """Adds events to the store behind the server, so that later calls of `rank` know them.
+    def push(
+        self,
+        events: Sequence[Row] = (),
+        *,
+        users: Sequence[Row] = (),
+        items: Sequence[Row] = (),
+        **options: Unpack[CallOptions],
+    ) -> Calls[Pushed]:
+        """Adds rows to the store behind the server, so that later calls of `rank` know them.
 
         Args:
             events: Values by column of the log, each with every column that the state reads, None
                 for null. A label that arrives later than its row is pushed with the row's time.
+            users: Users with their id and all features of the table `data.users`, None where one is
+                not known. Each replaces the features of its id.
+            items: Items, as `users`, with the features of the table `data.items`.
             options: `timeout`, `request_id`, `metadata`.
 
         Returns:
-            How many were new. After an error, push the same events again: with event ids
+            How many events were new. After an error, push the same events again: with event ids
             (`data.event_id`) each counts once.
         """
         invocation = self._begin(options)
-        request = push_request(self.model or "", events)
+        request = push_request(self.model or "", PushedRows(events, users, items))
         response = yield Rpc("Push", request, invocation)
         return Pushed(
             response.counted,

@@ -1,9 +1,10 @@
-"""Events as messages: what a client pushes to the store behind a server."""
+"""Pushed rows as messages: what a client adds to the store behind a server."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,30 +19,53 @@ if TYPE_CHECKING:
 _INT64 = np.iinfo(np.int64)
 
 
-def push_request(model: str, events: Sequence[Mapping[str, Any]]) -> state_pb2.PushRequest:
-    """The message of events: values by column, None for null.
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class PushedRows:
+    """What a client pushes: values by column, None for null.
+
+    Attributes:
+        events: Rows of the log.
+        users: Ids of users with their static features.
+        items: Ids of items with their static features.
+    """
+
+    events: Rows = ()
+    users: Rows = ()
+    items: Rows = ()
+
+
+def push_request(model: str, pushed: PushedRows) -> state_pb2.PushRequest:
+    """The message of rows.
 
     Raises:
-        InvalidFeature: A value is of a kind that no column of a log has.
+        InvalidFeature: A value is of a kind that no column of a table has.
     """
     request = state_pb2.PushRequest(model=model)
-    for number, event in enumerate(events):
-        if not isinstance(event, Mapping):
-            raise InvalidFeature(
-                "`events`: expected a list of rows, each with values by column name, such as "
-                f"[{{'user_id': 'u1', 'click': 1}}]. Received: {shortened(events)}"
-            )
-        columns = request.events.add().columns
-        for name, value in event.items():
-            _write(columns[name], value, f"Column {name!r} of event {number}")
+    for field in fields(pushed):
+        of = field.name.removesuffix("s")
+        rows = getattr(pushed, field.name)
+        for number, row in enumerate(rows):
+            if not isinstance(row, Mapping):
+                raise InvalidFeature(
+                    f"`{field.name}`: expected a list of rows, each with values by column name, "
+                    f"such as [{{'user_id': 'u1', 'click': 1}}]. Received: {shortened(rows)}"
+                )
+            columns = getattr(request, field.name).add().columns
+            for name, value in row.items():
+                _write(columns[name], value, f"Column {name!r} of {of} {number}")
     return request
 
 
-def read_events(request: state_pb2.PushRequest) -> list[dict[str, Any]]:
-    """The events of a message."""
-    return [
-        {name: _read(value) for name, value in event.columns.items()} for event in request.events
-    ]
+def read_push(request: state_pb2.PushRequest) -> PushedRows:
+    """The rows of a message."""
+    return PushedRows(_rows(request.events), _rows(request.users), _rows(request.items))
+
+
+def _rows(rows: Iterable[state_pb2.Row]) -> list[dict[str, Any]]:
+    return [{name: _read(value) for name, value in row.columns.items()} for row in rows]
 
 
 def write_added(added: Added) -> state_pb2.PushResponse:

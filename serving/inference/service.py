@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from tensorflow_serving.apis import (
@@ -29,6 +29,7 @@ from serving.common.rpc_names import PREDICTION_SERVICE, SCORING_SERVICE
 from serving.config.canary import CanaryOptions
 from serving.config.models import ModelConfig, model_configs
 from serving.config.server_config import CPUS
+from serving.encoding.events import PushedRows
 from serving.inference.admission import Admission
 from serving.inference.classify import read_classify, read_multi_inference, read_regress
 from serving.inference.model_states import ModelStates
@@ -239,13 +240,13 @@ class InferenceService:
         self._manager.reload(models)
         return model_management_pb2.ReloadConfigResponse()
 
-    def push(self, name: str, events: Sequence[Mapping[str, Any]]) -> Added:
-        """Adds events to the store behind the server; as `ModelStates.push`."""
+    def push(self, name: str, rows: PushedRows) -> Added:
+        """Adds rows to the store behind the server; as `ModelStates.push`."""
         if self._states is None:
             raise errors.FailedPrecondition(
                 "This server has no store for events. Start it with `--state`."
             )
-        return self._states.push(name, events)
+        return self._states.push(name, rows)
 
     def _answer_once(
         self, ref: ModelRef, work: Callable[[Model], Answer], trace: RequestTrace

@@ -119,7 +119,8 @@ class StateInputs:
             return
         signature.allow_absent(names)
         kinds = self._definition.key_kinds
-        added = {name: kinds[name] for name in self._definition.keys}
+        keys = self._definition.keys - self._definition.static_keys  # these the store knows
+        added = {name: kinds[name] for name in keys}
         added[AS_OF] = "int64" if self._clock.is_whole_number else "string"
         user = self._user(signature)  # before the keys are inputs too
         features = signature.input_specs.keys() - signature.optional

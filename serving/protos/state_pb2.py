@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aserving/protos/state.proto\x12\x13recsys_attn.serving\"H\n\x0bPushRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12*\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x1a.recsys_attn.serving.Event\"\x8d\x01\n\x05\x45vent\x12\x38\n\x07\x63olumns\x18\x01 \x03(\x0b\x32\'.recsys_attn.serving.Event.ColumnsEntry\x1aJ\n\x0c\x43olumnsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12)\n\x05value\x18\x02 \x01(\x0b\x32\x1a.recsys_attn.serving.Value:\x02\x38\x01\"d\n\x05Value\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12\x10\n\x06\x62inary\x18\x02 \x01(\x0cH\x00\x12\x0f\n\x05whole\x18\x03 \x01(\x03H\x00\x12\x10\n\x06number\x18\x04 \x01(\x01H\x00\x12\x0e\n\x04\x66lag\x18\x05 \x01(\x08H\x00\x42\x06\n\x04kind\"U\n\x0cPushResponse\x12\x0f\n\x07\x63ounted\x18\x01 \x01(\x05\x12\x0c\n\x04late\x18\x02 \x03(\x05\x12\r\n\x05\x61head\x18\x03 \x03(\x05\x12\x17\n\x0frepeated_events\x18\x04 \x03(\x05\x32[\n\x0cStateService\x12K\n\x04Push\x12 .recsys_attn.serving.PushRequest\x1a!.recsys_attn.serving.PushResponseB6\n\x13recsys_attn.servingB\nStateProtoP\x01Z\x11recsys_attn/stateb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aserving/protos/state.proto\x12\x13recsys_attn.serving\"\x98\x01\n\x0bPushRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12(\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x18.recsys_attn.serving.Row\x12\'\n\x05users\x18\x03 \x03(\x0b\x32\x18.recsys_attn.serving.Row\x12\'\n\x05items\x18\x04 \x03(\x0b\x32\x18.recsys_attn.serving.Row\"\x89\x01\n\x03Row\x12\x36\n\x07\x63olumns\x18\x01 \x03(\x0b\x32%.recsys_attn.serving.Row.ColumnsEntry\x1aJ\n\x0c\x43olumnsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12)\n\x05value\x18\x02 \x01(\x0b\x32\x1a.recsys_attn.serving.Value:\x02\x38\x01\"d\n\x05Value\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12\x10\n\x06\x62inary\x18\x02 \x01(\x0cH\x00\x12\x0f\n\x05whole\x18\x03 \x01(\x03H\x00\x12\x10\n\x06number\x18\x04 \x01(\x01H\x00\x12\x0e\n\x04\x66lag\x18\x05 \x01(\x08H\x00\x42\x06\n\x04kind\"U\n\x0cPushResponse\x12\x0f\n\x07\x63ounted\x18\x01 \x01(\x05\x12\x0c\n\x04late\x18\x02 \x03(\x05\x12\r\n\x05\x61head\x18\x03 \x03(\x05\x12\x17\n\x0frepeated_events\x18\x04 \x03(\x05\x32[\n\x0cStateService\x12K\n\x04Push\x12 .recsys_attn.serving.PushRequest\x1a!.recsys_attn.serving.PushResponseB6\n\x13recsys_attn.servingB\nStateProtoP\x01Z\x11recsys_attn/stateb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,18 +32,18 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'serving.protos.state_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\023recsys_attn.servingB\nStateProtoP\001Z\021recsys_attn/state'
-  _globals['_EVENT_COLUMNSENTRY']._loaded_options = None
-  _globals['_EVENT_COLUMNSENTRY']._serialized_options = b'8\001'
-  _globals['_PUSHREQUEST']._serialized_start=51
-  _globals['_PUSHREQUEST']._serialized_end=123
-  _globals['_EVENT']._serialized_start=126
-  _globals['_EVENT']._serialized_end=267
-  _globals['_EVENT_COLUMNSENTRY']._serialized_start=193
-  _globals['_EVENT_COLUMNSENTRY']._serialized_end=267
-  _globals['_VALUE']._serialized_start=269
-  _globals['_VALUE']._serialized_end=369
-  _globals['_PUSHRESPONSE']._serialized_start=371
-  _globals['_PUSHRESPONSE']._serialized_end=456
-  _globals['_STATESERVICE']._serialized_start=458
-  _globals['_STATESERVICE']._serialized_end=549
+  _globals['_ROW_COLUMNSENTRY']._loaded_options = None
+  _globals['_ROW_COLUMNSENTRY']._serialized_options = b'8\001'
+  _globals['_PUSHREQUEST']._serialized_start=52
+  _globals['_PUSHREQUEST']._serialized_end=204
+  _globals['_ROW']._serialized_start=207
+  _globals['_ROW']._serialized_end=344
+  _globals['_ROW_COLUMNSENTRY']._serialized_start=270
+  _globals['_ROW_COLUMNSENTRY']._serialized_end=344
+  _globals['_VALUE']._serialized_start=346
+  _globals['_VALUE']._serialized_end=446
+  _globals['_PUSHRESPONSE']._serialized_start=448
+  _globals['_PUSHRESPONSE']._serialized_end=533
+  _globals['_STATESERVICE']._serialized_start=535
+  _globals['_STATESERVICE']._serialized_end=626
 # @@protoc_insertion_point(module_scope)

@@ -7,14 +7,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class PushRequest(_message.Message):
-    __slots__ = ("model", "events")
+    __slots__ = ("model", "events", "users", "items")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
     model: str
-    events: _containers.RepeatedCompositeFieldContainer[Event]
-    def __init__(self, model: _Optional[str] = ..., events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ...) -> None: ...
+    events: _containers.RepeatedCompositeFieldContainer[Row]
+    users: _containers.RepeatedCompositeFieldContainer[Row]
+    items: _containers.RepeatedCompositeFieldContainer[Row]
+    def __init__(self, model: _Optional[str] = ..., events: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., users: _Optional[_Iterable[_Union[Row, _Mapping]]] = ..., items: _Optional[_Iterable[_Union[Row, _Mapping]]] = ...) -> None: ...
 
-class Event(_message.Message):
+class Row(_message.Message):
     __slots__ = ("columns",)
     class ColumnsEntry(_message.Message):
         __slots__ = ("key", "value")

@@ -45,7 +45,7 @@ class StateServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Push(self, request, context):
-        """Adds events; later requests of `rank` know them.
+        """Adds events, and replaces static features; later requests of `rank` know them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -46,7 +46,7 @@ from serving.models.model import Model
 from serving.rest.bodies import parsed, too_large, unpacked
 from serving.rest.example_bodies import classes, fill_examples, values
 from serving.rest.predict_bodies import excerpt, read_inputs, write_outputs
-from serving.rest.push_bodies import push_answer, pushed_events
+from serving.rest.push_bodies import push_answer, pushed_rows
 from serving.rest.rank_bodies import rank_answer, rank_request
 
 _LOGGER = logging.getLogger(__name__)
@@ -211,8 +211,8 @@ class Rest:
         encoding = request.headers.get("content-encoding", "")
         if route["method"].lower() == _PUSH:
             self.admit_push(request.headers.get("authorization"))
-            events = pushed_events(parsed(unpacked(body, encoding, self.max_bytes)))
-            return json.dumps(push_answer(self.service.push(spec.name, events)))
+            rows = pushed_rows(parsed(unpacked(body, encoding, self.max_bytes)))
+            return json.dumps(push_answer(self.service.push(spec.name, rows)))
 
         def work(model: Model) -> tuple[Any, Callable[[Any], Any]]:
             with self.service.admission.acquire(trace):

@@ -1,32 +1,36 @@
-"""The body of `:push` as events, and its answer as a document."""
+"""The body of `:push` as rows, and its answer as a document."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from google.protobuf import json_format
 
 from serving.common.errors import InvalidArgument
-from serving.encoding.events import write_added
+from serving.encoding.events import PushedRows, write_added
 from serving.encoding.raw_values import shortened
 from serving.state.online.writer import Added
 
 
-def pushed_events(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Returns the events of `{"events": [{...}, ...]}`.
+def pushed_rows(document: Mapping[str, Any]) -> PushedRows:
+    """Returns the rows of `{"events": [{...}, ...], "users": [...], "items": [...]}`.
 
     Raises:
         InvalidArgument: The document has another form.
     """
-    events = document.get("events")
-    is_right = isinstance(events, list) and all(isinstance(event, dict) for event in events)
-    if not is_right or len(document) > 1:
+    tables = {field.name for field in fields(PushedRows)}
+    if not document or not document.keys() <= tables or not all(map(_is_rows, document.values())):
         raise InvalidArgument(
-            'The body: expected {"events": [{column: value, ...}, ...]}. Received: '
-            f"{shortened(dict(document))}"
+            'The body: expected {"events": [{column: value, ...}, ...]}, or such lists of "users" '
+            f'or "items". Received: {shortened(dict(document))}'
         )
-    return list(events or ())
+    return PushedRows(**document)
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(row, dict) for row in value)
 
 
 def push_answer(added: Added) -> dict[str, Any]:

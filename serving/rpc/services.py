@@ -22,7 +22,7 @@ from serving.common import errors
 from serving.common.headers import DEGRADED, STATE
 from serving.common.rpc_names import HEALTH_SERVICE
 from serving.config.server_config import ServerConfig
-from serving.encoding.events import read_events, write_added
+from serving.encoding.events import read_push, write_added
 from serving.inference.plan import Api
 from serving.inference.service import (
     CLASSIFY,
@@ -131,14 +131,13 @@ class ScoringService(_Servicer, scoring_pb2_grpc.ScoringServiceServicer):
 
 
 class StateService(_Servicer, state_pb2_grpc.StateServiceServicer):
-    """Events for the store behind the server."""
+    """Events and static features for the store behind the server."""
 
     @rpc
     def Push(
         self, request: state_pb2.PushRequest, context: grpc.ServicerContext
     ) -> state_pb2.PushResponse:
-        added = self.service.push(request.model, read_events(request))
-        return write_added(added)
+        return write_added(self.service.push(request.model, read_push(request)))
 
 
 class ModelService(_Servicer, model_service_pb2_grpc.ModelServiceServicer):

@@ -15,16 +15,15 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from serving.state.definitions.definition import StateDefinition
+from serving.state.definitions.definition import StateDefinition, Stored
 from serving.state.definitions.group import Group
-from serving.state.definitions.user_features import UserFeatures
+from serving.state.definitions.static_features import StaticFeatures
 from serving.state.errors import DataError
 from serving.state.keyed.blobs import decode, encode
 from serving.state.keyed.key_states import KeyStates
 from serving.state.keyed.keys import Key, column_keys
 from serving.state.keyed.profiles import encode_profiles
 
-Stored = Group | UserFeatures  # of which a store has cells
 DEFINITION = "state.json"
 _TAIL = 1 << 16  # bytes of a file, with the sizes of all its parts
 _SCHEMA = pa.schema({"key": pa.list_(pa.binary()), "blob": pa.binary()})
@@ -60,10 +59,16 @@ class SavedWriter:
         """Adds some keys of a group."""
         self._write(group, keys, encode(states))
 
-    def write_users(self, users: UserFeatures, rows: pa.Table) -> None:
-        """Adds some users, one for each row of the columns of the definition."""
-        keys = [(key,) for key in column_keys(rows[users.key].combine_chunks())]
-        self._write(users, keys, encode_profiles(users, rows, [1] * len(keys)))
+    def write_profiles(self, static: StaticFeatures, rows: pa.Table, time: int) -> None:
+        """Adds some users or items.
+
+        Args:
+            static: Their features.
+            rows: The columns of the definition.
+            time: Microseconds since 1970 when their table was written.
+        """
+        keys = [(key,) for key in column_keys(rows[static.key].combine_chunks())]
+        self._write(static, keys, encode_profiles(static, rows, [time] * len(keys)))
 
     def write_ids(self, group: Group, ids: Mapping[tuple[Key, bytes], int]) -> None:
         """Writes which features, as bits, have counted each event that may arrive again."""
@@ -128,7 +133,7 @@ class SavedState:
         return cls(folder, definition, content["newest"], content["files"])
 
     def keys(self, group: Stored) -> int:
-        """How many keys a group has, or how many users there are."""
+        """How many keys there are of a group, or how many users or items."""
         return int(pq.ParquetFile(_path(self.folder, group)).metadata.num_rows)
 
     def hash_of(self, group: Stored) -> str:
@@ -138,7 +143,7 @@ class SavedState:
             return hashlib.blake2b(file.read(), digest_size=16).hexdigest()
 
     def blobs(self, group: Stored, first: int = 0) -> Iterator[tuple[list[Key], list[bytes]]]:
-        """The keys and blobs of a group, or of the users, in parts from a given one on."""
+        """The keys and blobs of a group, or of users or items, in parts from one on."""
         with pq.ParquetFile(_path(self.folder, group)) as file:
             for number in range(first, file.num_row_groups):
                 part = file.read_row_group(number)

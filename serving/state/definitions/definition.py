@@ -15,7 +15,6 @@ import pyarrow as pa
 from serving.state.definitions.aggregate_options import AggregateOptions
 from serving.state.definitions.durations import SECONDS, Duration
 from serving.state.definitions.group import (
-    FORMAT,
     Feature,
     Group,
     groups_of,
@@ -26,12 +25,15 @@ from serving.state.definitions.group import (
 )
 from serving.state.definitions.history_options import HistoryOptions
 from serving.state.definitions.key_kinds import KeyKind, key_kind
-from serving.state.definitions.user_features import UserFeatures
+from serving.state.definitions.static_features import Entity, StaticFeatures
 from serving.state.errors import DataError
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 TICKS = dict(zip(get_args(TimeUnit), (1, 10**3, 10**6, 10**9), strict=True))
+_FORMAT = 2  # of `to_dict`
 _PAUSE = 7 * SECONDS["d"]
+
+Stored = Group | StaticFeatures  # of which a store has cells
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,12 @@ class StateDefinition:
     Attributes:
         aggregates: Numbers of earlier events.
         histories: Lists of earlier values.
-        columns: Names and types of the columns of an event, as the log has them.
+        columns: Names and types of the columns of an event that features read.
         late: How much older than the newest event a late one may be; None: any age.
         event_id: Column of the id of an event; None: each row is an event.
         time_unit: Unit of times that are numbers since 1970, if they are such.
-        users: Static features of users, if there are any.
+        static: Static features: of users, for the model and for features over time; of items,
+            those that features over time read.
     """
 
     aggregates: tuple[AggregateOptions, ...]
@@ -54,7 +57,7 @@ class StateDefinition:
     late: Duration | None = None
     event_id: str | None = None
     time_unit: TimeUnit | None = None
-    users: UserFeatures | None = None
+    static: tuple[StaticFeatures, ...] = ()
 
     def of_columns(self, columns: pa.Schema) -> StateDefinition:
         """The definition over a log, with the columns alone that it reads.
@@ -99,15 +102,15 @@ class StateDefinition:
         return tuple(groups) if priors is None else (*groups, priors)
 
     @cached_property
-    def stored(self) -> tuple[Group | UserFeatures, ...]:
-        """All that a store has cells of: the groups and the users."""
-        return self.groups if self.users is None else (*self.groups, self.users)
+    def stored(self) -> tuple[Stored, ...]:
+        """All that a store has cells of: the groups and the static features."""
+        return (*self.groups, *self.static)
 
     @cached_property
     def names(self) -> frozenset[str]:
         """The features that a store answers."""
-        of_users = () if self.users is None else self.users.features
-        return frozenset([f.name for f in self.features] + [f.name for f in of_users])
+        of_static = [field for static in self.static for field in static.features]
+        return frozenset(feature.name for feature in (*self.features, *of_static))
 
     @cached_property
     def keys(self) -> frozenset[str]:
@@ -115,16 +118,52 @@ class StateDefinition:
         return frozenset(name for group in self.stored for name in group.by)
 
     @cached_property
+    def event_columns(self) -> pa.Schema:
+        """Names and types of the columns of an event as a client or a log has it.
+
+        In place of the static features that features over time read, they have the ids of these.
+        """
+        fields = {field.name: field for field in self.columns}
+        for static in self.static:
+            read = [fields.pop(f.name) for f in static.features if f.name in fields]
+            if read:
+                fields.setdefault(static.key, static.columns.field(static.key))
+        return pa.schema(fields.values())
+
+    @cached_property
+    def static_keys(self) -> frozenset[str]:
+        """Columns of keys of groups that are static features."""
+        of_static = {field.name for static in self.static for field in static.features}
+        return frozenset(name for group in self.groups for name in group.by if name in of_static)
+
+    @cached_property
     def key_kinds(self) -> dict[str, KeyKind]:
         """The kind of each column as a key."""
-        of_users = () if self.users is None else self.users.columns
-        return {field.name: key_kind(field.type) for field in (*of_users, *self.columns)}
+        of_static = [field for static in self.static for field in static.columns]
+        return {field.name: key_kind(field.type) for field in (*of_static, *self.columns)}
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """Eight bytes that are equal for equal groups and users."""
+        """Eight bytes that are equal for equal groups and static features."""
         groups = b"".join(group.fingerprint for group in self.stored)
         return hashlib.blake2b(groups, digest_size=8).digest()
+
+    def static_of(self, of: Entity) -> StaticFeatures:
+        """The static features of users or of items.
+
+        Args:
+            of: Which.
+
+        Raises:
+            DataError: There are none.
+        """
+        for static in self.static:
+            if static.of == of:
+                return static
+        raise DataError(
+            f"The state has no static features of {of}s. Declare `data.{of}s` in the experiment "
+            "and make it again."
+        )
 
     def prior_of(self, feature: Feature) -> int | None:
         """The place of a rate's running prior in the last group; None if it has none."""
@@ -152,16 +191,15 @@ class StateDefinition:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that `from_dict` reads."""
-        users = self.users
         return {
-            "format": FORMAT,
+            "format": _FORMAT,
             "aggregates": [a.model_dump(mode="json") for a in self.aggregates],
             "histories": [h.model_dump(mode="json") for h in self.histories],
             "late": self.late,
             "event_id": self.event_id,
             "time_unit": self.time_unit,
             "columns": _to_dict(self.columns),
-            "users": None if users is None else {"key": users.key, **_to_dict(users.columns)},
+            "static": [{"of": s.of, "key": s.key, **_to_dict(s.columns)} for s in self.static],
         }
 
     @classmethod
@@ -171,12 +209,11 @@ class StateDefinition:
         Raises:
             DataError: It is of another version.
         """
-        if saved.get("format") != FORMAT:
+        if saved.get("format") != _FORMAT:
             raise DataError(
-                f"{where}: expected a state of format {FORMAT}, received {saved.get('format')!r}. "
+                f"{where}: expected a state of format {_FORMAT}, received {saved.get('format')!r}. "
                 "Make it again with `recsys-attn ingest` of this version."
             )
-        users = saved["users"]
         return cls(
             tuple(AggregateOptions.model_validate(table) for table in saved["aggregates"]),
             tuple(HistoryOptions.model_validate(table) for table in saved["histories"]),
@@ -184,7 +221,7 @@ class StateDefinition:
             saved["late"],
             saved["event_id"],
             saved["time_unit"],
-            None if users is None else UserFeatures(users["key"], _from_dict(users)),
+            tuple(StaticFeatures(s["of"], s["key"], _from_dict(s)) for s in saved["static"]),
         )
 
 

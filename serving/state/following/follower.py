@@ -113,8 +113,8 @@ class Follower:
         return valid, self._ready(rows, valid), letters
 
     def _ready(self, rows: LogRows, valid: Sequence[int]) -> Prepared:
-        definition = self._definition
-        table = rows.events.table(valid, definition) if valid else definition.columns.empty_table()
+        none = self._definition.event_columns.empty_table()
+        table = rows.events.table(valid, self._definition) if valid else none
         return self._writer.prepare(table, rows.places.at(np.array(valid, np.int64)))
 
     def _reasons(self, rows: LogRows, among: Sequence[int]) -> dict[int, str]:

@@ -79,7 +79,7 @@ class TableEvents:
     def fault(self, definition: StateDefinition) -> str | None:
         """As `Events`."""
         try:
-            rows_of_table(self._table.slice(0, 0), definition.columns, "the file")
+            rows_of_table(self._table.slice(0, 0), definition.event_columns, "the file")
         except DataError as error:
             return str(error)
         return None
@@ -87,7 +87,7 @@ class TableEvents:
     def table(self, rows: Sequence[int], definition: StateDefinition) -> pa.Table:
         """As `Events`."""
         chosen = self._table if len(rows) == len(self) else self._table.take(pa.array(rows))
-        return rows_of_table(chosen, definition.columns, "the event")
+        return rows_of_table(chosen, definition.event_columns, "the event")
 
     def shown(self, row: int) -> Any:
         """As `Events`."""
@@ -120,7 +120,7 @@ class JsonEvents:
             if event is None:
                 raise DataError("The event: expected a JSON object. Received: other text.")
             events.append(event)
-        return rows_of(events, definition.columns, [definition.time])
+        return rows_of(events, definition.event_columns, [definition.time])
 
     def shown(self, row: int) -> Any:
         """As `Events`."""

@@ -35,9 +35,9 @@ def open_log(
         DataError: There is no such log, or a package is missing.
     """
     if not definition.groups:
-        raise DataError("RUN: the state has static features of users alone; nothing follows a log.")
+        raise DataError("RUN: the state has static features alone; nothing follows a log.")
     if not url.startswith("kafka://"):
-        columns = definition.columns.names
+        columns = definition.event_columns.names
         return FolderLog(Path(url), columns, store, writer.reached, known, report)
     try:
         from serving.state.following.kafka import KafkaLog

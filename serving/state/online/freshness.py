@@ -26,7 +26,7 @@ class Freshness:
         self._followed: float | None = None
 
     def absent_groups(self) -> list[tuple[str, ...]]:
-        """The columns of the keys of groups, or of users, that were never loaded."""
+        """The columns of the keys of groups, users or items that were never loaded."""
         absent = [
             group.by for group in self._stored if not self._store.notes(group.fingerprint + LOADED)
         ]
@@ -35,7 +35,7 @@ class Freshness:
     def lag_seconds(self) -> float | None:
         """Seconds since a follower had read all of its log; None if nothing follows one.
 
-        Static features of users have no log: alone, they are never behind. The store is asked at
+        Static features have no log: alone, they are never behind. The store is asked at
         most once a second.
         """
         if not self._groups:

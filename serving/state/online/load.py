@@ -7,10 +7,12 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 
+from serving.state.definitions.definition import Stored
 from serving.state.definitions.group import Group
 from serving.state.errors import DataError
 from serving.state.online.notes import LOADED, LOADING, NEWEST, Notes
-from serving.state.saved import SavedState, Stored
+from serving.state.online.profiles import load_profiles
+from serving.state.saved import SavedState
 from serving.state.stores.store import Cell, SeenId, Store
 
 _ALL = b"\xff" * 8  # after all buckets of event ids
@@ -53,23 +55,25 @@ def load_state(
     progress: Callable[[int], object] | None = None,
     force: bool = False,
 ) -> int:
-    """Writes all keys and users of a state; returns how many.
+    """Writes all keys, users and items of a state; returns how many.
 
-    A load that was interrupted goes on where it was. Features that the store holds from another
-    load, and that are as new as the state or newer, stay as they are.
+    A load that was interrupted goes on where it was. Features over time that the store holds from
+    another load, and that are as new as the state or newer, stay as they are. So do the static
+    features of each user or item that are newer than the table of the state.
 
     Args:
         saved: The state.
         store: The store.
         progress: Called with the number of keys of each part.
-        force: Replaces what the store holds. Set it where the store has lost events.
+        force: Replaces what the store holds. Set it where the store has lost events, or where
+            pushed static features are wrong.
     """
     written = 0
     for group in saved.definition.stored:
         before = Loaded.read(store, group)
         is_same = before is not None and before.source == saved.hash_of(group)
         is_done = before is not None and before.done and not force
-        if is_done and (is_same or _is_newer(store, group, before, saved)):
+        if is_done and (is_same or _is_newer(store, group, saved)):
             continue
         if before is None or before.done or not is_same:
             before = Loaded(saved.hash_of(group), 0, False, saved.newest, saved.files)
@@ -79,20 +83,19 @@ def load_state(
             store.load([], [], begun)
         if before.parts == 0:  # of events that are read again, none may be known
             store.forget_ids(group.fingerprint, _ALL)
-        written += _load_rest(saved, store, group, before, progress)
+        written += _load_rest(saved, store, group, before, progress, force)
     return written
 
 
-def _is_newer(store: Store, group: Stored, loaded: Loaded | None, saved: SavedState) -> bool:
-    """Whether a store has all rows of a group that a state has; of users, those of its log."""
-    newest = None if loaded is None else loaded.newest
-    if isinstance(group, Group):
-        newest = Notes.read(store, group).newest
-    return saved.newest is not None and newest is not None and newest >= saved.newest
+def _is_newer(store: Store, group: Stored, saved: SavedState) -> bool:
+    """Whether a store has all rows of a group that a state has."""
+    if not isinstance(group, Group) or saved.newest is None:
+        return False
+    return Notes.read(store, group).newest >= saved.newest
 
 
 def check_loaded(store: Store, saved: SavedState, command: str) -> dict[bytes, Loaded]:
-    """What a store holds of each group and of the users, by fingerprint.
+    """What a store holds of each group, of the users and of the items, by fingerprint.
 
     Args:
         store: The store.
@@ -121,13 +124,19 @@ def _load_rest(
     group: Stored,
     loaded: Loaded,
     progress: Callable[[int], object] | None,
+    force: bool,
 ) -> int:
-    keys, parts = 0, loaded.parts
+    written, parts = 0, loaded.parts
     for part, blobs in saved.blobs(group, loaded.parts):
         parts += 1
-        now = replace(loaded, parts=parts)
-        store.load([Cell(group.fingerprint, key) for key in part], blobs, now.note(group))
-        keys += len(part)
+        note = replace(loaded, parts=parts).note(group)
+        cells = [Cell(group.fingerprint, key) for key in part]
+        if isinstance(group, Group) or force:
+            store.load(cells, blobs, note)
+            written += len(part)
+        else:
+            written += load_profiles(store, cells, blobs)
+            store.load([], [], note)
         if progress is not None:
             progress(len(part))
     for events, bits in saved.ids(group):
@@ -135,4 +144,4 @@ def _load_rest(
         store.load_ids(seen, bits, saved.definition.expire_ids)
     done = replace(loaded, parts=parts, done=True).note(group)
     store.load([], [], done | {group.fingerprint + LOADED: b"1"})
-    return keys
+    return written

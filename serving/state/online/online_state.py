@@ -47,7 +47,7 @@ class OnlineState:
         self._reader = StateReader(self._store, definition, clock)
 
     def load(self) -> int:
-        """Writes the saved state to the store; returns the number of keys."""
+        """Writes the saved state to the store; returns how many keys."""
         return load_state(self._saved, self._store)
 
     def push(self, *events: Mapping[str, Any]) -> Added:
@@ -55,8 +55,12 @@ class OnlineState:
         return self._writer.push(events)
 
     def push_users(self, *profiles: Mapping[str, Any]) -> None:
-        """Replaces the static features of some users; as `StateWriter.push_users`."""
-        self._writer.push_users(profiles)
+        """Replaces the static features of some users; as `StateWriter.push_profiles`."""
+        self._writer.push_profiles("user", profiles)
+
+    def push_items(self, *profiles: Mapping[str, Any]) -> None:
+        """Replaces the static features of some items; as `StateWriter.push_profiles`."""
+        self._writer.push_profiles("item", profiles)
 
     def values(
         self,

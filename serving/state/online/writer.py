@@ -13,13 +13,14 @@ import pyarrow as pa
 from serving.state.columns.times import to_ticks
 from serving.state.definitions.definition import StateDefinition
 from serving.state.definitions.group import Group
-from serving.state.errors import DataError
+from serving.state.definitions.static_features import Entity
 from serving.state.keyed.group_rows import GroupRows
 from serving.state.online.clock import Clock
 from serving.state.online.event_rows import rows_of
 from serving.state.online.group_batch import Events, GroupBatch, Places
 from serving.state.online.notes import Notes
-from serving.state.online.user_profiles import push_users
+from serving.state.online.profiles import profile_rows, push_profiles
+from serving.state.online.static_columns import with_static_columns
 from serving.state.stores.store import Change, Store, StoreUnavailable
 
 _ATTEMPTS = 50  # that other writers may undo
@@ -70,26 +71,30 @@ class StateWriter:
             DataError: A column is absent, or a value is invalid; then nothing is added.
             StoreUnavailable: The store cannot be written; some groups may have the events.
         """
-        rows = rows_of(events, self._definition.columns, [self._definition.time])
-        return self.add(rows, groups=groups)
+        return self.prepare_events(events, groups).write()
 
-    def push_users(self, profiles: Sequence[Mapping[str, Any]]) -> None:
-        """Replaces the static features of some users.
+    def prepare_events(
+        self, events: Sequence[Mapping[str, Any]], groups: Sequence[Group] | None = None
+    ) -> Prepared:
+        """Checks events by column name; as `push`, but nothing is written."""
+        rows = rows_of(events, self._definition.event_columns, [self._definition.time])
+        return self.prepare(rows, groups=groups)
+
+    def push_profiles(self, of: Entity, profiles: Sequence[Mapping[str, Any]]) -> None:
+        """Replaces the static features of some users or items.
 
         Args:
-            profiles: The id and all features of each user by name, None where one is not known.
+            of: Which.
+            profiles: The id and all features of each by name, None where one is not known. Of two
+                profiles of one id the later one remains.
 
         Raises:
             DataError: A column is absent, a value is invalid, or the state has no such features;
                 then nothing is changed.
             StoreUnavailable: The store cannot be written.
         """
-        if self._definition.users is None:
-            raise DataError(
-                "The state has no static features of users. Declare `data.users` in the "
-                "experiment and make it again."
-            )
-        push_users(self._store, self._definition.users, profiles)
+        static = self._definition.static_of(of)
+        push_profiles(self._store, static, profile_rows(static, profiles))
 
     def add(
         self,
@@ -109,7 +114,7 @@ class StateWriter:
         """Checks rows of a log, and finds those that will not be counted. Nothing is written.
 
         Args:
-            rows: The columns of the definition, in its types.
+            rows: The columns `event_columns` of the definition, in its types.
             places: Their places in the log. None: they have none, so that only event ids tell
                 whether a row arrives again.
             groups: The groups that receive them; None: all.
@@ -118,6 +123,7 @@ class StateWriter:
             DataError: A time, a label or a number is invalid.
             StoreUnavailable: The store cannot be read.
         """
+        rows = with_static_columns(self._definition, rows, self._store.read)
         measured, time = self._measured(rows), self._times(rows)
         limit = self._clock.limit
         ahead = np.zeros(len(time), bool) if limit is None else time > limit
@@ -141,7 +147,7 @@ class StateWriter:
             DataError: A time, a label or a number is invalid.
         """
         self._times(rows)
-        self._measured(rows)
+        self._measured(with_static_columns(self._definition, rows, lambda of: [None] * len(of)))
 
     def reached(self, log: int) -> int:
         """The last place of a log that all groups have read; -1 if none."""
