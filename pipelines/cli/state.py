@@ -14,6 +14,7 @@ from rich.table import Table
 
 from pipelines.cli.command_options import Command
 from pipelines.cli.running import CONSOLE, reported
+from serving.state.columns.missing import MISSING_INT
 from serving.state.errors import DataError
 
 if TYPE_CHECKING:
@@ -30,10 +31,10 @@ _DAY = 86_400.0
 
 @click.group()
 def state() -> None:
-    """Keep features over time and histories in a store.
+    """Keep features over time, histories and static features in a store.
 
-    RUN is the folder of a run whose experiment has `data.aggregates` or `data.histories`, or the
-    folder of an exported version.
+    RUN is the folder of a run whose experiment has `data.aggregates`, `data.histories` or
+    `data.users`, or the folder of an exported version.
     """
 
 
@@ -67,7 +68,7 @@ def load(run: Path, store: str, force: bool) -> None:
         with Progress(*columns, console=CONSOLE, transient=True) as progress:
             task = progress.add_task("load", total=keys)
             written = load_state(saved, opened, lambda n: progress.advance(task, n), force)
-        left = "" if written == keys else f"; {keys - written:,} were there"
+        left = "" if written == keys else f"; {keys - written:,} were there, or newer"
         CONSOLE.print(
             f"[bold]load[/bold]: {written:,} keys{left}  [dim]{escape(store)}[/dim]",
             soft_wrap=True,
@@ -159,11 +160,14 @@ def show(run: Path, store: str, keys: tuple[str, ...], as_of: str | None) -> Non
             CONSOLE.print(f"Size of the store: {opened.size() / 1e6:,.1f} MB")
             return
         table = _table("feature", "value now" if as_of is None else "value", "events", "by")
-        for feature in key_summary(opened, definition, _key_values(keys), as_of):
+        summary = key_summary(opened, definition, _key_values(keys), as_of)
+        for feature in summary.features:
             table.add_row(
                 feature.name, _value(feature.value), _events(feature.ages), ", ".join(feature.by)
             )
         CONSOLE.print(table)
+        if summary.newest is not None:
+            CONSOLE.print(f"Newest event: {summary.newest} ({_duration(summary.age)} ago)")
 
 
 @state.command()
@@ -198,13 +202,11 @@ def _table(*columns: str, title: str | None = None) -> Table:
 
 
 def _value(value: Any) -> str:
-    from serving.state.columns.missing import MISSING_INT
-
     if isinstance(value, list):
         return escape(", ".join("null" if one is None else str(one) for one in value)) or "none"
-    if isinstance(value, str | int):
-        return escape(str(value)) if value not in ("", MISSING_INT) else "nothing known"
-    return "nothing known" if value != value else f"{value:g}"
+    if value != value or value in ("", MISSING_INT):
+        return "nothing known"
+    return f"{value:.6g}" if isinstance(value, float) else escape(str(value))
 
 
 def _events(ages: list[float] | None) -> str:
@@ -287,7 +289,7 @@ def _saved(run: Path) -> SavedState:
     raise DataError(
         f"RUN: expected the folder of a run, or of an exported version, with a state: "
         f"{run / 'data/state'} or {run / 'assets.extra/state'} is missing. `recsys-attn ingest` "
-        "writes it if the experiment has `data.aggregates` or `data.histories`."
+        "writes it if the experiment has `data.aggregates`, `data.histories` or `data.users`."
     )
 
 

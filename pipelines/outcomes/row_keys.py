@@ -43,8 +43,9 @@ def choose_keys(
     sides = {feature.name: feature.side for feature in layout.features}
     of_candidates = {name for name, side in sides.items() if side == "candidate"}
     candidate = [item] if item else sorted(keys & of_candidates)
-    users = definition.users if definition else None
-    context = [users.key] if users else sorted(keys - {*candidate} - of_candidates)
+    statics = definition.static if definition else ()
+    context = [static.key for static in statics if static.of == "user"]
+    context = context or sorted(keys - {*candidate} - of_candidates)
     first = [layout.request] if layout.request in columns else context
     if len(first) != 1 or len(candidate) != 1 or not {*first, *candidate} <= {*known}:
         raise PipelineError(

@@ -125,8 +125,8 @@ def _layout(steps: Steps, fitted: FittedFeatures, definition: StateDefinition | 
     names |= {feature.name for feature in ids}
     keys: list[pa.Field] = []
     if definition is not None:
-        of_users = () if definition.users is None else definition.users.columns
-        kinds = {field.name: field for field in (*of_users, *definition.columns)}
+        of_static = [field for static in definition.static for field in static.columns]
+        kinds = {field.name: field for field in (*of_static, *definition.columns)}
         keys = [kinds[name] for name in sorted(definition.keys - names)]
     labels = [name for task in schema.tasks for name in (task.label_column, task.mask) if name]
     return Layout(

@@ -11,23 +11,23 @@ from typing import Any
 import numpy as np
 
 from serving.state.columns.times import ticks_per_second
-from serving.state.definitions.definition import TICKS, StateDefinition
+from serving.state.definitions.definition import TICKS, StateDefinition, Stored
 from serving.state.definitions.group import Group
 from serving.state.definitions.history_options import HistoryOptions
+from serving.state.definitions.static_features import StaticFeatures
 from serving.state.errors import DataError, require_column
 from serving.state.keyed.blobs import decode
-from serving.state.keyed.key_states import no_time
+from serving.state.keyed.key_states import KeyStates, no_time
 from serving.state.online.clock import Clock
 from serving.state.online.notes import FOLLOWED, LOADED, Notes
 from serving.state.online.reader import StateReader
 from serving.state.online.request_keys import request_keys
-from serving.state.online.user_profiles import user_cells
 from serving.state.stores.store import Cell, Store
 
 
 @dataclass(frozen=True)
 class GroupSummary:
-    """The state of one group.
+    """The state of one group, or of static features, which have no rows and no log.
 
     Attributes:
         by: The columns of the key.
@@ -66,12 +66,33 @@ class FeatureSummary:
     ages: list[float] | None
 
 
+@dataclass(frozen=True)
+class KeySummary:
+    """What a store holds of one key.
+
+    Attributes:
+        features: Its features.
+        newest: Time of the newest of the events that it holds one by one; None: it holds none.
+        age: Seconds since then, if the unit of the times is known.
+    """
+
+    features: list[FeatureSummary]
+    newest: str | None
+    age: float | None
+
+
 def group_summaries(store: Store, definition: StateDefinition) -> list[GroupSummary]:
-    """The state of each group; walks all keys."""
+    """The state of each group, and of static features; walks all keys."""
     clock = Clock(definition)
     summaries = []
-    for group in definition.groups:
+    for group in definition.stored:
         sizes = [len(blob) for _, blob in store.cells(group.fingerprint)]
+        if isinstance(group, StaticFeatures):
+            is_loaded = LOADED in Notes.read(store, group).of
+            summaries.append(
+                GroupSummary(group.by, len(sizes), sum(sizes), None, None, None, is_loaded)
+            )
+            continue
         notes = Notes.read(store, group)
         is_empty = notes.newest == no_time(group)
         followed = notes.of.get(FOLLOWED)
@@ -91,7 +112,7 @@ def group_summaries(store: Store, definition: StateDefinition) -> list[GroupSumm
 
 def key_summary(
     store: Store, definition: StateDefinition, keys: Mapping[str, str], as_of: str | None
-) -> list[FeatureSummary]:
+) -> KeySummary:
     """The features whose keys are given.
 
     Args:
@@ -108,47 +129,45 @@ def key_summary(
     context = dict.fromkeys(definition.keys) | {n: _value(definition, n, keys[n]) for n in keys}
     resolved = StateReader(store, definition).values(context, {}, _time(definition, as_of))
     values, moment = resolved.context, resolved.as_of
-    users = definition.users
-    profile = []
-    if users is not None and users.key in keys:
-        (blob,) = store.read(user_cells(users, context)) or [None]
-        profile = [
-            FeatureSummary(users.by, field.name, values[field.name], None if blob is None else [])
-            for field in users.features
+    features: list[FeatureSummary] = []
+    newest: list[int | float] = []
+    for stored in (*definition.static, *definition.groups):
+        if not stored.by or not set(stored.by) <= set(keys):
+            continue
+        blob = _blob(store, stored, context)
+        ages: list[list[float]] | list[None] = [[] for _ in stored.features]
+        if blob is None:
+            ages = [None for _ in stored.features]
+        elif isinstance(stored, Group):
+            states = decode(stored, [blob])
+            newest += [past.time.max().item() for past in states.pasts if len(past.time)]
+            ages = _ages(definition, states, moment)
+        features += [
+            FeatureSummary(stored.by, feature.name, values[feature.name], of)
+            for feature, of in zip(stored.features, ages, strict=True)
         ]
-    return profile + [
-        FeatureSummary(group.by, feature.name, values[feature.name], ages)
-        for group in definition.groups
-        if group.by and set(group.by) <= set(keys)
-        for feature, ages in zip(
-            group.features, _ages(store, definition, group, context, moment), strict=True
-        )
-    ]
+    clock, last = Clock(definition), max(newest, default=None)
+    if last is None:
+        return KeySummary(features, None, None)
+    return KeySummary(features, clock.shown(last), seconds_between(definition, clock.now(), last))
 
 
-def _ages(
-    store: Store,
-    definition: StateDefinition,
-    group: Group,
-    context: Mapping[str, Any],
-    moment: int | float,
-) -> list[list[float]] | list[None]:
-    """Of each history of a key, seconds since each event; of other features nothing.
-
-    None for all of them if the store has nothing of the key.
-    """
-    parts = [request_keys([context[n]], group.key_kinds[n], n)[0] for n in group.by]
-    if None in parts:
-        return [None for _ in group.features]
+def _blob(store: Store, stored: Stored, context: Mapping[str, Any]) -> bytes | None:
+    """The bytes of the key that a context has; None: the store has no such key."""
+    parts = [request_keys([context[n]], stored.key_kinds[n], n)[0] for n in stored.by]
     key = tuple(part for part in parts if part is not None)
-    blobs = store.read([Cell(group.fingerprint, key)])
-    if blobs == [None]:
-        return [None for _ in group.features]
-    states = decode(group, blobs)
+    if len(key) < len(parts):
+        return None
+    (blob,) = store.read([Cell(stored.fingerprint, key)])
+    return blob
+
+
+def _ages(definition: StateDefinition, states: KeyStates, moment: int | float) -> list[list[float]]:
+    """Of each history of a key, seconds since each event; of other features nothing."""
     at = np.maximum(states.newest, moment)
     begin = states.begin(np.arange(1), at)
     ages = []
-    for feature, past in zip(group.features, states.pasts, strict=True):
+    for feature, past in zip(states.group.features, states.pasts, strict=True):
         times: list[int | float] = []
         if isinstance(feature, HistoryOptions):
             (start,), (end,) = past.ranges_of_keys(at, begin)

@@ -16,6 +16,7 @@ from serving.state.errors import DataError
 from serving.state.following.dead_letters import DeadLetters
 from serving.state.following.follower import Follower
 from serving.state.following.open_log import open_log
+from serving.state.online.describe import group_summaries, key_summary
 from serving.state.online.load import load_state
 from serving.state.online.reader import StateReader
 from serving.state.online.writer import StateWriter
@@ -120,7 +121,8 @@ def test_pushed_ids_give_what_the_rows_have(made: Any, store: Store) -> None:
         for name in NAMES[:4]:
             expected = np.nan if row[name] is None else row[name]
             np.testing.assert_array_equal(values[name], np.float32(expected), name)
-        assert values["shops"] == [shop or None for shop in row["shops"]]  # "" is missing, too
+        shops = [[shop or None for shop in of] for of in (values["shops"], row["shops"])]
+        assert shops[0] == shops[1]  # "" and null are one missing value
         writer.push([{**event, "shop": "a column of the table does not count"}])
 
 
@@ -136,13 +138,30 @@ def test_followed_log_has_ids_alone(made: Any, tmp_path: Path) -> None:
     lines = [json.dumps(row) + "\n" for row in raw.slice(17).to_pylist()]
     (tmp_path / "log/2.jsonl").write_text("".join([*lines, '{"user": "1"}\n']))
     writer = StateWriter(stores[1], saved.definition)
-    source = open_log(str(tmp_path / "log"), saved.definition, stores[1], writer, {}, print)
+    source = open_log(str(tmp_path / "log"), saved.definition, stores[1], writer, {b"": {}}, print)
     letters = DeadLetters(tmp_path / "dead.jsonl")
     Follower(stores[1], saved.definition, writer, source, letters).catch_up()
     assert letters.counts == {"invalid": 1}
     for event in log().to_pylist():
         pushed, followed = (read(store, saved, {**event, "time": 99}) for store in stores)
         np.testing.assert_equal(followed, pushed)
+
+
+def test_show_has_static_features(made: Any, tmp_path: Path) -> None:
+    _, saved = made
+    store = LmdbStore(tmp_path / "store")
+    load_state(saved, store)
+    groups = {group.by: group.keys for group in group_summaries(store, saved.definition)}
+    assert groups["item",] == ITEMS.num_rows
+    summary = key_summary(store, saved.definition, {"user": "1"}, "99")
+    values = {feature.name: feature.value for feature in summary.features}
+    assert values["country"] == "se"
+    assert set(values) == {"country", "spent", "shops"}
+    of_user = [row["time"] for row in log().to_pylist()[:PAST] if row["user"] == "1"]
+    assert summary.newest == str(max(of_user))
+    (price,) = [f for f in key_summary(store, saved.definition, {"item": "2"}, "99").features
+                if f.name == "price"]  # fmt: skip
+    assert price.value == np.float32(2.3)
 
 
 def test_values_of_the_request_win(made: Any, tmp_path: Path) -> None:
