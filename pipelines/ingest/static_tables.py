@@ -12,7 +12,7 @@ from pipelines.ingest.log_state import StaticTable
 from pipelines.items import ItemTable, UserTable
 from pipelines.storage.columns import plain
 from pipelines.storage.filesystem import Storage, Where
-from serving.state.definitions.group import names_of
+from serving.state.definitions.group import Feature, names_of
 from serving.state.definitions.static_features import StaticFeatures
 
 
@@ -32,7 +32,7 @@ def static_tables(
     if users is not None and options.users is not None:
         tables.append(_static(USERS, users.key, users.table, options.users.places()))
     if items is not None and options.items is not None:
-        made = (*options.aggregates, *options.histories)
+        made: tuple[Feature, ...] = (*options.aggregates, *options.histories)
         read = {name for feature in made for name in names_of(feature)}
         of_items = [name for name in items.features if name in read]
         if of_items:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from serving.state.errors import DataError, require_column
 from serving.state.keyed.blobs import decode
 from serving.state.keyed.key_states import KeyStates, no_time
 from serving.state.online.clock import Clock
+from serving.state.online.load import Loaded
 from serving.state.online.notes import FOLLOWED, LOADED, Notes
 from serving.state.online.reader import StateReader
 from serving.state.online.request_keys import request_keys
@@ -88,7 +89,8 @@ def group_summaries(store: Store, definition: StateDefinition) -> list[GroupSumm
     for group in definition.stored:
         sizes = [len(blob) for _, blob in store.cells(group.fingerprint)]
         if isinstance(group, StaticFeatures):
-            is_loaded = LOADED in Notes.read(store, group).of
+            loaded = Loaded.read(store, group)
+            is_loaded = loaded is not None and loaded.done
             summaries.append(
                 GroupSummary(group.by, len(sizes), sum(sizes), None, None, None, is_loaded)
             )
@@ -131,13 +133,14 @@ def key_summary(
     values, moment = resolved.context, resolved.as_of
     features: list[FeatureSummary] = []
     newest: list[int | float] = []
-    for stored in (*definition.static, *definition.groups):
+    all_stored: tuple[Stored, ...] = (*definition.static, *definition.groups)
+    for stored in all_stored:
         if not stored.by or not set(stored.by) <= set(keys):
             continue
         blob = _blob(store, stored, context)
-        ages: list[list[float]] | list[None] = [[] for _ in stored.features]
+        ages: Sequence[list[float] | None] = [[]] * len(stored.features)
         if blob is None:
-            ages = [None for _ in stored.features]
+            ages = [None] * len(stored.features)
         elif isinstance(stored, Group):
             states = decode(stored, [blob])
             newest += [past.time.max().item() for past in states.pasts if len(past.time)]

@@ -88,8 +88,13 @@ def load_profiles(store: Store, cells: Sequence[Cell], blobs: Sequence[bytes]) -
         part, new = cells[first : first + _PART], blobs[first : first + _PART]
         before = store.read(part)
         chosen = np.flatnonzero(profile_times(before) <= profile_times(new)).tolist()
-        columns = ([values[place] for place in chosen] for values in (part, before, new))
-        written += sum(_replace(store, *columns))  # others were pushed this moment, and are newer
+        made = _replace(
+            store,
+            [part[place] for place in chosen],
+            [before[place] for place in chosen],
+            [new[place] for place in chosen],
+        )
+        written += sum(made)  # the others were pushed this moment, and are newer
     return written
 
 

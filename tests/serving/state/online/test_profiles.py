@@ -140,7 +140,7 @@ def test_newer_profile_remains(store: Store, tmp_path: Path) -> None:
 
 def test_an_operator_sees_the_features_of_a_user(store: Store) -> None:
     StateWriter(store, ALONE).push_profiles("user", [ANN])
-    ann, new = (key_summary(store, ALONE, {"user": user}, None) for user in ("ann", "new"))
+    ann, new = (key_summary(store, ALONE, {"user": user}, None).features for user in ("ann", "new"))
     np.testing.assert_equal({one.name: one.value for one in ann}, OF_ANN)
     np.testing.assert_equal({one.name: one.value for one in new}, UNKNOWN)
     assert all(one.ages == [] and one.by == ("user",) for one in ann)
