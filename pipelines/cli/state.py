@@ -14,7 +14,6 @@ from rich.table import Table
 
 from pipelines.cli.command_options import Command
 from pipelines.cli.running import CONSOLE, reported
-from serving.state.columns.missing import MISSING_INT
 from serving.state.errors import DataError
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ _DAY = 86_400.0
 
 @click.group()
 def state() -> None:
-    """Keep features over time, histories and static features in a store.
+    """Keep the features of users and items in a store.
 
     RUN is the folder of a run whose experiment has `data.aggregates`, `data.histories` or
     `data.users`, or the folder of an exported version.
@@ -202,6 +201,8 @@ def _table(*columns: str, title: str | None = None) -> Table:
 
 
 def _value(value: Any) -> str:
+    from serving.state.columns.missing import MISSING_INT
+
     if isinstance(value, list):
         return escape(", ".join("null" if one is None else str(one) for one in value)) or "none"
     if value != value or value in ("", MISSING_INT):

@@ -51,7 +51,7 @@ def push_request(model: str, pushed: PushedRows) -> state_pb2.PushRequest:
             if not isinstance(row, Mapping):
                 raise InvalidFeature(
                     f"`{field.name}`: expected a list of rows, each with values by column name, "
-                    f"such as [{{'user_id': 'u1', 'click': 1}}]. Received: {shortened(rows)}"
+                    f"such as [{{'user_id': 'u1'}}]. Received: {shortened(rows)}"
                 )
             columns = getattr(request, field.name).add().columns
             for name, value in row.items():

@@ -200,12 +200,24 @@ def test_pushed_events_change_the_answer(export: Path, store: Path, tmp_path: Pa
                 client.push([{**event, "click": 1}, {"user": "5", "item": 3, "time": NEWEST}])
             with pytest.raises(InvalidArgument, match=r"'item'.*expected int64.*'three'"):
                 client.push([{**event, "item": "three"}])
+            assert client.push(users=[{"user": "5", "country": "se", "height": 9.5}]) == Pushed(0)
+            taller = client.rank({"user": "5", "as_of": LATER}, items)["click"]
+            assert not np.array_equal(after, taller)
+            with pytest.raises(InvalidArgument, match=r"user 0: the column 'height'"):
+                client.push(users=[{"user": "5", "country": "se"}])
+            with pytest.raises(InvalidArgument, match=r"no static features of items"):
+                client.push(items=[{"item": 3, "price": 2.0}])
         url = f"http://localhost:{config.rest_api_port}/v1/models/live:push"
-        body = {"events": [{**event, "click": 0}, {**event, "time": 2**40}]}
+        people = [{"user": "5", "country": None, "height": None}]
+        body = {"events": [{**event, "click": 0}, {**event, "time": 2**40}], "users": people}
         with urllib.request.urlopen(url, json.dumps(body).encode(), timeout=60) as answer:
             assert json.load(answer) == {
                 "counted": 1, "late": [], "ahead": [1], "repeated_events": []
             }  # fmt: skip
+        url = url.replace(":push", ":rank")
+        body = {"context": {"user": "5", "as_of": LATER}, "candidates": items}
+        with urllib.request.urlopen(url, json.dumps(body).encode(), timeout=60) as answer:
+            assert json.load(answer)["scores"]["click"] != taller.tolist()
     finally:
         server.stop()
     with Client(f"localhost:{port}", timeout=1) as client, pytest.raises(Unavailable):

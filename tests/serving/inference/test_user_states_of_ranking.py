@@ -15,6 +15,7 @@ from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.ingest import ingest
 from serving.common.request_trace import RequestTrace
 from serving.config.batching import BatchingParameters
+from serving.encoding.events import PushedRows
 from serving.inference.model_states import ModelStates
 from serving.models.model import Model
 from serving.server.loader import Loader, LoadOptions
@@ -121,7 +122,8 @@ def test_the_key_of_a_store_names_the_user(folder: Path, plain: Model, tmp_path:
         expected, _ = _rank(plain, inputs)
         np.testing.assert_allclose(found["click"], expected["click"], atol=1e-5)
         if owner == 3:
-            states.push("rotary", [{"owner": 5, "item": 7, "maker": "b", "word": "a", "time": 99}])
+            event = {"owner": 5, "item": 7, "maker": "b", "word": "a", "time": 99}
+            states.push("rotary", PushedRows([event]))
     assert inputs["past_items"][0, -1] == 7
     model.close()
     store.close()
