@@ -57,7 +57,8 @@ def test_versions_without_what_is_pushed_are_left_out(tmp_path: Path) -> None:
 
 def test_users_and_items_reach_the_versions_that_have_them(tmp_path: Path) -> None:
     served = Served(tmp_path, ALONE, BOTH)
-    served.states.push("", PushedRows(users=[PROFILE], items=[{"item": 3, "price": 2.0, "tags": []}]))
+    item = {"item": 3, "price": 2.0, "tags": []}
+    served.states.push("", PushedRows(users=[PROFILE], items=[item]))
     assert served.read(ALONE)["country"] == "fi"
     values = StateReader(served.states.store, BOTH).values({"user": "ann"}, {"item": [3]})
     assert (values.context["country"], values.candidates["price"].tolist()) == ("fi", [2.0])
