@@ -38,6 +38,7 @@ EXAMPLES: Mapping[str, Any] = {
     "data.event_id": "event_id",
     "data.late": "1d",
     "data.behind": "runs/clicks",
+    "data.state_of": "train",
     "data.simulate.days": 7,
     "data.path.train": "october.parquet",
     "data.path.valid": "november.parquet",

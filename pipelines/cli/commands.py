@@ -22,6 +22,7 @@ from pipelines.cli.command_options import (
 from pipelines.cli.join import join
 from pipelines.cli.online import online
 from pipelines.cli.pretrain import pretrain
+from pipelines.cli.refresh import history, refresh
 from pipelines.cli.running import CONSOLE, opened, opened_ranking, reported, values_of
 from pipelines.cli.series import reproduce, tune
 from pipelines.cli.state import state
@@ -336,9 +337,11 @@ def warmup_from_log(log: str, target: Path, requests: int, model: str | None, se
 
 
 main.add_command(audit)
+main.add_command(history)
 main.add_command(join)
 main.add_command(online)
 main.add_command(pretrain)
+main.add_command(refresh)
 main.add_command(reproduce)
 main.add_command(state)
 main.add_command(tune)

@@ -12,6 +12,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.ingest import log_state
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.source import Columns, Source, SourceFile
+from pipelines.items import ItemTable, UserTable
 from pipelines.storage.exact_casts import cast_exactly, plain_column
 from serving.state.saved import SavedState
 
@@ -39,6 +40,25 @@ def served_columns(source: Source, options: DataOptions) -> frozenset[str]:
     if options.behind is None or not of_files:
         return frozenset()
     return frozenset(options.made).intersection(*of_files)
+
+
+def with_tables_of(source: Source, options: DataOptions) -> Source:
+    """The source with the users' and the items' features of the run that `data.behind` names.
+
+    A table of ids alone is left out: without a table, the items are those of both runs.
+
+    Args:
+        source: Rows.
+        options: The `[data]` table.
+    """
+    if options.behind is None:
+        return source
+    items, users = (of.load(options.behind / DATA) for of in (ItemTable, UserTable))
+    if source.items is None and items is not None and items.features:
+        source = dataclasses.replace(source, items=items.table)
+    if source.users is None and users is not None:
+        source = dataclasses.replace(source, users=users.table)
+    return source
 
 
 def with_types_of(source: Source, saved: SavedState) -> Source:

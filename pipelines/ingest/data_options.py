@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from pipelines.common.errors import PipelineError
 from pipelines.common.toml_table import TomlTable
-from pipelines.ingest.source import ALL, SOURCES
+from pipelines.ingest.source import ALL, SOURCES, SPLITS
 from pipelines.ingest.split_options import SplitOptions
 from pipelines.storage.filesystem import ANY, Storage, Where, is_uri, shown
 from serving.state.definitions.aggregate_options import AggregateOptions
@@ -181,6 +182,9 @@ class DataOptions(TomlTable):
         behind: Folder of an earlier run. The rows follow its last row: histories and aggregates see
             its events too, and vocabularies keep its ids. A made column, or one of `items` or
             `users`, that the rows have stays as it is. None: nothing comes before the rows.
+        state_of: Rows whose events the state after this run has. `"train"`: it leaves those of
+            validation and test to a later run behind this one, which trains on them. Needs `path`
+            as a table.
         items: The catalogue of all items. None: there are only the items of the rows.
         users: Static features of users. None: all features are in the rows.
         sequences: Options of the source `sequences`.
@@ -198,6 +202,7 @@ class DataOptions(TomlTable):
     event_id: str | None = None
     late: Duration | None = None
     behind: Path | None = None
+    state_of: Literal["all", "train"] = "all"
     items: ItemOptions | None = None
     users: UserOptions | None = None
     sequences: SequenceOptions | None = None
@@ -245,6 +250,12 @@ class DataOptions(TomlTable):
                 f"`histories` and `aggregates` must all have the same `time`. Received: {times}"
             )
         check_durations([("late", self.late)])
+        if self.state_of == "train" and not (names and isinstance(self.path, SplitPaths)):
+            raise ValueError(
+                '`state_of` = "train" leaves out the events of files for validation and test. It '
+                "needs `histories` or `aggregates`, and `path` as a table of the files of each "
+                f"split. Received: path={self.path!r}"
+            )
         of_time = {"late": self.late, "event_id": self.event_id, "time_unit": self.time_unit}
         if self.split.by == "time" and self.split.column is not None:
             del of_time["time_unit"]
@@ -307,15 +318,25 @@ class DataOptions(TomlTable):
             paths = {ALL: _listed(self.path)}
         return {part: [_place(text) for text in texts] for part, texts in paths.items()}
 
-    def stamps(self) -> dict[str, str]:
-        """Size and modification time of the source's, the items' and the users' files, by name."""
+    def stamps(self, parts: Collection[str] = (ALL, *SPLITS)) -> dict[str, str]:
+        """Size and modification time of the source's, the items' and the users' files, by name.
+
+        Args:
+            parts: Splits whose files they are, of a `path` by split.
+        """
         stamps: dict[str, str] = {}
-        for place in self.places():
-            stamps |= Storage.of(place).stamps(SOURCES[self.source].file_suffixes or ANY)
+        for part, places in self.places_by_part().items():
+            for place in places if part in parts else ():
+                stamps |= Storage.of(place).stamps(SOURCES[self.source].file_suffixes or ANY)
         tables = [table for table in (self.items, self.users) if table is not None]
         for place in (place for table in tables for place in table.places()):
             stamps |= Storage.of(place).stamps()
         return stamps
+
+    @property
+    def parts_of_state(self) -> tuple[str, ...]:
+        """The parts of a source whose events the state has."""
+        return ("train",) if self.state_of == "train" else (ALL, *SPLITS)
 
     def paths_by_part(self) -> dict[str, list[Path]]:
         """`places_by_part`, for a source that reads only local files."""

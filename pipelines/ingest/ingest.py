@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,16 @@ import pyarrow as pa
 from pipelines.common.errors import PipelineError
 from pipelines.engines import LOCAL, Engine
 from pipelines.ingest import log_state
-from pipelines.ingest.aggregates.add_aggregates import with_aggregates
-from pipelines.ingest.behind import saved_state, served_columns, with_types_of
+from pipelines.ingest.behind import saved_state, served_columns, with_tables_of, with_types_of
 from pipelines.ingest.column_checks import check_columns
 from pipelines.ingest.context import check_context
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.drawn_rows import add_negatives, save_items
 from pipelines.ingest.feature_tables import ITEMS, USERS, with_features
-from pipelines.ingest.histories import HistoryColumns, check_histories
 from pipelines.ingest.item_features import check_covered, read_items
 from pipelines.ingest.log_state import LogState, StaticTable
-from pipelines.ingest.source import SPLITS, Columns, Source, SourceContext, SourceFile
+from pipelines.ingest.make_columns import MadeColumns, no_rows
+from pipelines.ingest.source import SPLITS, Source, SourceContext
 from pipelines.ingest.sources import SOURCES
 from pipelines.ingest.split_summary import SplitSummary
 from pipelines.ingest.splitter import Splitter, read_chunks
@@ -34,10 +33,10 @@ from pipelines.ingest.table_checks import check_table
 from pipelines.ingest.user_features import read_users
 from pipelines.ingest.writer import SplitWriter
 from pipelines.items import ItemTable, UserTable
-from pipelines.storage.filesystem import shown
 from pipelines.storage.request_rows import RequestLog
 from recsys_attn.schema import Schema
 from serving.state.definitions.definition import StateDefinition
+from serving.state.saved import SavedState
 
 REQUEST = "request"  # column of the request ids that ingest makes
 
@@ -88,20 +87,24 @@ def ingest(
     check_columns(source.without(served), options, schema, named)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".made-", dir=out) as folder:
+        made = MadeColumns(options, engine, served, Path(folder))
         state = LogState(options.late, options.event_id)
         if saved is not None:
             state = LogState.behind(saved)
-        if options.aggregates:
-            source = with_aggregates(
-                source, options.aggregates, engine, Path(folder), state, served
-            )
-        if options.histories:
-            source = _with_histories(source, options, state, served)
+        rest = source.of_parts(
+            [part for part in source.parts if part not in options.parts_of_state]
+        )
+        source = made.added(source.of_parts(options.parts_of_state), state)
         tables = static_tables(options, items, users)
         if options.made or tables:
             definition = _definition(options, tables)
             definition = definition.of_columns(pa.schema(state.columns.values()))
-            state.save(out / log_state.FOLDER, definition, tables, options.stamps())
+            stamps = options.stamps(options.parts_of_state)
+            state.save(out / log_state.FOLDER, definition, tables, stamps)
+        if rest.parts:
+            behind = LogState.behind(SavedState.open(out / log_state.FOLDER))
+            parts = {**source.parts, **made.added(rest, behind).parts}
+            source = dataclasses.replace(source, parts=parts)
         if users is not None:
             users.save(out)
         written = _write(source, options, schema, seed, out, progress, items)
@@ -148,7 +151,7 @@ def _write(
         if log is not None:
             log.check()
         if not sum(writer.rows.values()):
-            raise _no_rows(options)
+            raise no_rows(options)
         splitter.check(writer.rows)
     if options.items is not None and schema is not None:
         items = save_items(out, items, options.items, schema, options.behind)
@@ -213,40 +216,5 @@ def _source(
     options: DataOptions, schema: Schema | None, seed: int, named: Collection[str]
 ) -> Source:
     source = SOURCES[options.source].read(options, SourceContext(schema, seed, named))
+    source = with_tables_of(source, options)
     return dataclasses.replace(source, request=options.request or source.request)
-
-
-def _with_histories(
-    source: Source, options: DataOptions, state: LogState, served: Collection[str]
-) -> Source:
-    """The source with its history columns; loads all rows."""
-    loaded: list[pa.Table] = []
-    parts: dict[str, list[SourceFile]] = {part: [] for part in source.parts}
-    first = 0
-    for part, files in source.parts.items():
-        for file in files:
-            alone = dataclasses.replace(source, parts={part: [file]})
-            chunks = [table for _, _, table in read_chunks(alone) if table.num_rows]
-            if not chunks:
-                continue
-            log = [chunk.drop_columns([*served]) for chunk in chunks]
-            check_histories(pa.concat_tables(log), options.histories, file.where)
-            last = first + sum(table.num_rows for table in chunks)
-
-            def read(columns: Columns, first: int = first, last: int = last) -> Iterator[pa.Table]:
-                return histories.chunks(first, last)
-
-            parts[part].append(SourceFile(file.where, read))
-            loaded += chunks
-            first = last
-    if not loaded:
-        raise _no_rows(options)
-    histories = HistoryColumns(
-        pa.concat_tables(loaded), options.histories, state, source.request, served
-    )
-    return dataclasses.replace(source, parts=parts)
-
-
-def _no_rows(options: DataOptions) -> PipelineError:
-    places = ", ".join(map(shown, options.places())) or options.source
-    return PipelineError(f"{places}: holds no rows; expected a file with rows.")

@@ -98,6 +98,10 @@ class Source:
         parts = {part: [file.without(names) for file in of] for part, of in self.parts.items()}
         return replace(self, parts=parts)
 
+    def of_parts(self, names: Collection[str]) -> Source:
+        """The source with those of some names of its parts."""
+        return replace(self, parts={name: of for name, of in self.parts.items() if name in names})
+
 
 class SourceContext(NamedTuple):
     """The parts of an experiment that a source may need besides its options.

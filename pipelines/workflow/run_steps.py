@@ -223,10 +223,7 @@ class RunSteps(ABC):
 
     def export(self) -> None:
         """Exports a new version of the SavedModel, unless the newest is up to date."""
-        base = self.export_folder
-        newest = max(map(int, (path.name for path in versions_in(base))), default=0)
-        current = newest and self.run.is_current("export", base / str(newest))
-        version = newest if current else newest + 1
+        base, version = self.export_folder, self._version_to_export()
 
         def build(folder: Path) -> Mapping[str, Any]:
             summary = self._exported(folder, base.name, version)
@@ -242,6 +239,13 @@ class RunSteps(ABC):
             manifests, key=lambda path: path.stat().st_mtime, default=base / MANIFEST
         ).parent
         self._execute("export", build, target=base / str(version), before=before)
+
+    def _version_to_export(self) -> int:
+        """The newest version if it is up to date, else the next one."""
+        base = self.export_folder
+        newest = max(map(int, (path.name for path in versions_in(base))), default=0)
+        current = newest and self.run.is_current("export", base / str(newest))
+        return newest if current else newest + 1
 
     @abstractmethod
     def _exported(self, folder: Path, name: str, version: int) -> Mapping[str, Any]:

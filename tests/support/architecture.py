@@ -47,7 +47,7 @@ SLOTS = tuple(
 FOLDER_ORDER: Mapping[str, str] = {
     "serving": "cli cli_output server proxy rest rpc observability inference batching models "
     "client runtimes encoding config common protos state",
-    "pipelines": "__main__ cli calls tuning boards pretraining workflow online outcomes "
+    "pipelines": "__main__ cli calls tuning boards pretraining refresh workflow online outcomes "
     "prediction_log exported export training evaluation experiment audit distributions scoring "
     "feed features ingest items storage report engines metrics common",
     "recsys_attn": (

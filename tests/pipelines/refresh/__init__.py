@@ -1,0 +1,1 @@
+"""The daily refresh of a served run."""
