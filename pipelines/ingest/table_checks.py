@@ -43,13 +43,14 @@ def check_table(
         table = _replace(table, feature.name, checked)
     for sequences in schema.histories.values():
         _check_aligned(table, [sequence.name for sequence in sequences], where, first_row)
-    for name in _unique(task.label_column for task in schema.tasks) if labels else ():
+    label_names = _unique(task.label_column for task in schema.tasks)
+    for name in label_names if labels else ():
         column = _column(table, name, "label, 0 or 1 or null", where)
         table = _replace(table, name, cast_label(column, name, where, first_row))
     for name in _unique(task.mask for task in schema.tasks) if labels else ():
         column = _column(table, name, "mask, 0 or 1 or bool", where)
         mask = cast_label(column, name, where, first_row, "mask", "false")
-        if name not in {feature.name for feature in schema.features}:
+        if name not in {*label_names, *(feature.name for feature in schema.features)}:
             table = _replace(table, name, pc.fill_null(mask.cast(pa.bool_()), False))
     return table
 

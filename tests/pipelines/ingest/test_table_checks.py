@@ -136,3 +136,11 @@ def test_a_mask_of_numbers_is_false_where_it_is_null(kind):
     asked = check_table(table, SCHEMA, "here")["asked"]
     assert asked.type == pa.bool_()
     assert asked.to_pylist() == [True, False, False]
+
+
+def test_a_mask_that_is_a_label_stays_a_label() -> None:
+    schema = Schema((Categorical("item"),), (Task("click"), Task("buy", mask="click")))
+    table = pa.table({"item": ["a", "b", "c"], "click": [1, 0, None], "buy": [1, None, None]})
+    checked = check_table(table, schema, "file.parquet")
+    assert checked["click"].type == pa.int8()
+    assert checked["click"].to_pylist() == [1, 0, None]
