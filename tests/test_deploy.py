@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from typing import Any
 
 import pytest
 
-from pipelines.cli.commands import main
 from pipelines.training import worker_index
-from tests.support.deployment import COMPOSE, ROOT, manifest, read
+from tests.support.deployment import COMPOSE, ROOT, manifest, parsed, read
 
 CLAIM, PREPARE = manifest("deploy/prepare.yaml").values()
 TFJOB = read("deploy/tfjob.yaml")
@@ -19,12 +17,6 @@ WORKER = TFJOB["spec"]["tfReplicaSpecs"]["Worker"]
 POD = WORKER["template"]["spec"]
 JOB = PREPARE["spec"]["template"]["spec"]
 WORKERS = [name for name in COMPOSE if name.startswith("worker-")]
-
-
-def parsed(words: list[str]) -> dict[str, Any]:
-    """The parameters of a `recsys-attn` command line."""
-    name, *arguments = words
-    return main.commands[name].make_context(name, arguments).params
 
 
 def test_each_worker_has_its_index(monkeypatch: pytest.MonkeyPatch) -> None:

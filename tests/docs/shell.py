@@ -17,7 +17,18 @@ _MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 _COMPOSE = (ROOT / "docker-compose.yml").read_text("utf-8")
 _PROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
 # Tools of others, whose options are not checked here.
-_FOREIGN = {"cp", "curl", "git", "grpcurl", "helm", "openssl", "protoc", "source", "tensorboard"}
+_FOREIGN = {
+    "cp",
+    "curl",
+    "echo",
+    "git",
+    "grpcurl",
+    "helm",
+    "openssl",
+    "protoc",
+    "source",
+    "tensorboard",
+}
 _SYNTAX = {"export", "for", "do", "done", "cd", "pem", "pem()", "{", "}", "tar"}
 
 
