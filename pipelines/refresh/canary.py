@@ -42,15 +42,17 @@ def decide(rows: Path, experiment: Experiment, stable: int, canary: Decision) ->
     if labelled < options.rows:
         return Verdict(None, (f"it waits for {options.rows:,} rows and has {labelled:,}",))
     comparison = served.compared(options.max_degraded, options.max_lag)
-    failed = tuple(gate.words for gate in comparison.gates if gate.result == FAILED)
-    if failed:
-        return Verdict("rolled back", failed)
     tasks = {task.name for task in experiment.tasks}
     metrics = [gate for gate in comparison.gates if gate.of in tasks]
     words = tuple(gate.words for gate in metrics)
     if all(gate.result == UNDECIDED for gate in metrics):
         return Verdict(None, (f"{_counts(comparison)} are too few to compare", *words))
-    return Verdict("promoted", (f"{_counts(comparison)}", *words))
+    failed = tuple(gate.words for gate in comparison.gates if gate.result == FAILED)
+    return (
+        Verdict("rolled back", failed)
+        if failed
+        else Verdict("promoted", (_counts(comparison), *words))
+    )
 
 
 def _counts(comparison: VersionComparison) -> str:

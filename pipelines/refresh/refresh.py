@@ -18,7 +18,7 @@ from pipelines.export.file_list import versions_in
 from pipelines.refresh.canary import decide
 from pipelines.refresh.history import FOLDER, History, What
 from pipelines.refresh.new_rows import NewRows, trained_files
-from pipelines.refresh.refresh_steps import RefreshSteps, refreshed_keys
+from pipelines.refresh.refresh_steps import RefreshSteps, check_columns, refreshed_keys
 from pipelines.refresh.serving_config import write_serving_config
 from pipelines.report.gate_words import measured, subject
 from pipelines.workflow.steps import Steps
@@ -69,7 +69,10 @@ class Refresher:
             return
         version, rows = self._next_version(), self._new_rows()
         if rows is None:
-            self._say("nothing to train on: expected three new files of rows or more")
+            self._say(
+                "nothing to train on: a version needs three files of rows on which its chain was "
+                "not trained, one of them newer than those of the last version"
+            )
             return
         serving = self._steps_of(stable)
         steps = self._new_steps(version, rows, serving)
@@ -115,11 +118,13 @@ class Refresher:
 
     def _new_steps(self, version: int, rows: NewRows, serving: Steps) -> RefreshSteps:
         folder = self._run / FOLDER / str(version)
+        columns = pq.read_schema(self._rows / rows.test[-1]).names
+        check_columns(serving, columns)
         rows.save(folder)
         changed = refreshed_keys(
             self._experiment,
             rows.paths(self._rows),
-            pq.read_schema(self._rows / rows.test[-1]).names,
+            columns,
             serving.run.folder,
             folder,
             self._base.request,

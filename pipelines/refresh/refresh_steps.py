@@ -16,13 +16,16 @@ from pipelines.common.artifacts import (
     recover,
     write_json,
 )
+from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
 from pipelines.evaluation import evaluate as evaluation
 from pipelines.experiment.config import Experiment
 from pipelines.experiment.evaluation_options import EvaluationOptions
+from pipelines.ingest import log_state
 from pipelines.storage.dataset import DataSplit
 from pipelines.workflow.about_run import about_run
 from pipelines.workflow.steps import Steps
+from serving.state.saved import SavedState
 
 BESIDE = "serving"  # in the run folder: the serving version on the same rows
 
@@ -74,6 +77,30 @@ class RefreshSteps(Steps):
         with atomic_directory(folder) as new:
             evaluation.save_evaluation(new, predictions, {**about, **summary, "drift": []})
             write_json(new / MANIFEST, {"fingerprint": mark})
+
+
+def check_columns(serving: Steps, columns: Collection[str]) -> None:
+    """Checks that rows have the columns that the state reads.
+
+    Args:
+        serving: The steps of the serving version.
+        columns: Names of the columns of the rows.
+
+    Raises:
+        PipelineError: A column is missing, as it was not in the log of what was served.
+    """
+    if not serving.experiment.data.made:
+        return
+    definition = SavedState.open(serving.run.path("ingest") / log_state.FOLDER).definition
+    static = {name for one in definition.static for name in one.columns.names if name != one.key}
+    missing = [name for name in definition.columns.names if name not in static.union(columns)]
+    if missing:
+        raise PipelineError(
+            f"--data: the rows have no column {missing[0]!r}, which `data.aggregates` or "
+            "`data.histories` read: a server logs features, keys and the time alone. Make it a "
+            "feature of the model, or of the items or users in `data.items` or `data.users`, and "
+            "make the run again."
+        )
 
 
 def refreshed_keys(

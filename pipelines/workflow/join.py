@@ -127,7 +127,9 @@ def _layout(steps: Steps, fitted: FittedFeatures, definition: StateDefinition | 
     if definition is not None:
         of_static = [field for static in definition.static for field in static.columns]
         kinds = {field.name: field for field in (*of_static, *definition.columns)}
-        keys = [kinds[name] for name in sorted(definition.keys - names)]
+        request, event_id = steps.request or REQUEST, definition.event_id
+        ids_of_events = set() if event_id in (None, request) else {event_id}  # unknown: null
+        keys = [kinds[name] for name in sorted((definition.keys | ids_of_events) - names)]
     labels = [name for task in schema.tasks for name in (task.label_column, task.mask) if name]
     return Layout(
         steps.request or REQUEST,

@@ -59,6 +59,21 @@ def test_a_source_without_users_needs_a_file_of_them(tmp_path: Path) -> None:
         ingest(chosen, SCHEMA, 0, tmp_path / "data")
 
 
+def test_behind_a_run_its_users_are_those_of_that_run(tmp_path: Path) -> None:
+    first = options(tmp_path, log())
+    ingest(first, SCHEMA, 0, tmp_path / "data")
+    later = log().set_column(2, "time", pa.array(np.arange(61) + 61))
+    pq.write_table(later, tmp_path / "later.parquet")
+    changed = {"path": str(tmp_path / "later.parquet"), "behind": tmp_path}
+    second = first.model_copy(update={**changed, "users": UserOptions(key="user")})
+    ingest(second, SCHEMA, 0, tmp_path / "second")
+    tables = [UserTable.load(tmp_path / name) for name in ("data", "second")]
+    assert all(table is not None for table in tables)
+    rows = [pq.read_table(tmp_path / name / "train")["age"] for name in ("data", "second")]
+    assert rows[0].null_count == rows[1].null_count < len(rows[0])
+    assert tables[0].table.equals(tables[1].table)  # type: ignore[union-attr]
+
+
 def options(folder: Path, rows: pa.Table, users: pa.Table = USERS, key: str = "user") -> Any:
     pq.write_table(rows, folder / "log.parquet")
     pq.write_table(users, folder / "users.parquet")

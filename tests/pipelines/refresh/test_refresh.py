@@ -217,10 +217,19 @@ def test_killed_at_every_write_the_decisions_are_the_same(
     assert left(run) == expected
 
 
+def test_column_that_the_state_alone_reads_is_named(run: Path, refresh: Refresh) -> None:
+    rows = run.parent / "rows"
+    for name in write_hours(rows, this_hour() - 9, 5):
+        pq.write_table(pq.read_table(rows / name).drop_columns(["user"]), rows / name)
+    with pytest.raises(PipelineError, match="--data: the rows have no column 'user', which"):
+        refresh()
+    assert not (run / "refresh/2").exists()
+
+
 def test_few_rows_are_said_and_the_next_call_goes_on(run: Path, refresh: Refresh) -> None:
     hour, rows = this_hour(), run.parent / "rows"
     write_hours(rows, hour - 9, 2)
-    assert "nothing to train on: expected three new files of rows or more" in refresh()
+    assert "nothing to train on: a version needs three files" in refresh()
     names = write_hours(rows, hour - 7, 1, requests=1)
     table = pq.read_table(rows / names[0])
     for name in (hour_name(hour - 9), hour_name(hour - 8)):
