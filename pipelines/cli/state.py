@@ -148,7 +148,7 @@ def show(run: Path, store: str, keys: tuple[str, ...], as_of: str | None) -> Non
             table = _table("key", "keys", "MB", "newest row", "age", "lag", title=store)
             for group in group_summaries(opened, definition):
                 table.add_row(
-                    ", ".join(group.by) or "all rows",
+                    _key(group),
                     f"{group.keys:,}",
                     f"{group.size / 1e6:,.1f}",
                     group.newest or "none",
@@ -186,6 +186,11 @@ def forget(run: Path, store: str) -> None:
             )
 
 
+def _key(group: GroupSummary) -> str:
+    name = ", ".join(group.by) or "all rows"
+    return name if group.of is None else f"{name} (data.{group.of}s)"
+
+
 def _key_values(keys: tuple[str, ...]) -> dict[str, str]:
     for key in keys:
         if "=" not in key:
@@ -196,7 +201,7 @@ def _key_values(keys: tuple[str, ...]) -> dict[str, str]:
 def _table(*columns: str, title: str | None = None) -> Table:
     table = Table(title=None if title is None else escape(title), title_justify="left")
     for column in columns:
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     return table
 
 

@@ -18,12 +18,13 @@ from serving.state.saved import SavedState
 from serving.state.stores.store import Cell
 
 
-def event_tables(folder: Path, saved: SavedState) -> Iterator[pa.Table]:
+def event_tables(folder: Path, saved: SavedState, read: Read) -> Iterator[pa.Table]:
     """The valid events of a folder as rows of a state, but for files that the state has.
 
     Args:
         folder: Parquet and JSON-lines files, which are read in the order of their names.
         saved: The state.
+        read: Reads the static features that events lack.
 
     Raises:
         PipelineError: There is no such folder, or a file cannot be read.
@@ -33,7 +34,7 @@ def event_tables(folder: Path, saved: SavedState) -> Iterator[pa.Table]:
             f"--state: expected the folder of events that `recsys-attn state follow` reads. "
             f"Received: {folder}, which is no folder."
         )
-    definition, read = saved.definition, _profiles(saved)
+    definition = saved.definition
     for name, path in event_files(folder):
         if is_among(saved.files, name, path.stat().st_size):
             continue
@@ -46,8 +47,8 @@ def event_tables(folder: Path, saved: SavedState) -> Iterator[pa.Table]:
             raise PipelineError(f"{path}: {error}") from None
 
 
-def _profiles(saved: SavedState) -> Read:
-    """Reads the static features that events lack from a saved state, in place of a store."""
+def saved_profiles(saved: SavedState) -> Read:
+    """Reads the static features that features over time read from a saved state, not a store."""
     definition = saved.definition
     is_read = definition.event_columns.names != definition.columns.names
     blobs = {

@@ -11,7 +11,7 @@ import numpy as np
 
 from pipelines.common.errors import PipelineError
 from pipelines.prediction_log.compare_values import Compared, compare_lists, compare_numbers
-from pipelines.prediction_log.event_tables import event_tables
+from pipelines.prediction_log.event_tables import event_tables, saved_profiles
 from pipelines.prediction_log.log_folder import LoggedCall
 from pipelines.prediction_log.replay import Replay
 from pipelines.prediction_log.store_values import KeyBytes, ServedRequest, StoreLog
@@ -52,7 +52,8 @@ def measure_state_skew(
             "--state: the run has no `data.histories` and no `data.aggregates`, so there are no "
             "features over time to replay. Leave it out."
         )
-    log = StoreLog(definition, users, versions)
+    profiles = saved_profiles(saved)
+    log = StoreLog(definition, users, profiles, versions)
     log.read(entries, saved.newest)
     requests = log.requests
     columns: dict[str, Compared] = {}
@@ -62,12 +63,11 @@ def measure_state_skew(
         moments = [request.moment for request in requests]
         groups = [_Rows(group, requests) for group in definition.groups]
         replay = Replay(saved, [of.numbers for of in groups], (min(moments), max(moments)))
-        for table in event_tables(events, saved):
+        for table in event_tables(events, saved, profiles):
             replay.add(table)
         replayed, late = replay.rows, replay.late
         for number, rows in enumerate(groups):
-            is_logged = rows.group.by and definition.static_keys.isdisjoint(rows.group.by)
-            for place, feature in enumerate(rows.group.features if is_logged else ()):
+            for place, feature in enumerate(rows.group.features if rows.group.by else ()):
                 compared, at = rows.compare(replay, number, place, feature)
                 if compared.rows:
                     columns[feature.name], where[feature.name] = compared, at

@@ -17,8 +17,11 @@ from pipelines.prediction_log.log_folder import LoggedCall
 from pipelines.prediction_log.messages import UnreadableCall, parse
 from serving.state.columns.missing import MISSING_INT
 from serving.state.definitions.definition import StateDefinition
+from serving.state.keyed.profiles import decode_profiles
 from serving.state.online.clock import Clock
 from serving.state.online.request_keys import request_keys
+from serving.state.online.static_columns import Read
+from serving.state.stores.store import Cell
 
 _AS_OF = "as_of"  # an input of requests that ask for the values of another time
 _MOST_ROWS = 2_000_000  # candidates in memory
@@ -63,6 +66,7 @@ class StoreLog:
     Args:
         definition: The definition of the run's state.
         users: Number of users to sample.
+        profiles: Reads the static features that are keys, as `Store.read`.
         versions: Versions whose requests are compared; empty: all.
 
     Attributes:
@@ -75,6 +79,7 @@ class StoreLog:
 
     definition: StateDefinition
     users: int
+    profiles: Read
     versions: frozenset[int] = frozenset()
     left_out: Counter[str] = field(default_factory=Counter)
     other: Counter[str] = field(default_factory=Counter)
@@ -192,7 +197,28 @@ class StoreLog:
             is_one = np.ndim(values) == 0
             of_values = request_keys([_plain(v) for v in np.atleast_1d(values)], kind, name)
             keys[name] = of_values[0] if is_one else of_values
-        return keys
+        return keys | self._static_keys(inputs, keys)
+
+    def _static_keys(
+        self, inputs: Mapping[str, np.ndarray], keys: Mapping[str, KeyBytes | list[KeyBytes]]
+    ) -> dict[str, KeyBytes | list[KeyBytes]]:
+        """The keys that are static features, as a category of the item table, and no inputs."""
+        of_static: dict[str, KeyBytes | list[KeyBytes]] = {}
+        for static in self.definition.static:
+            ids = keys[static.key]
+            names = {field.name for field in static.features} & self.definition.static_keys
+            if not names.difference(inputs):
+                continue
+            rows = ids if isinstance(ids, list) else [ids]
+            present = [Cell(static.fingerprint, (one,)) for one in rows if one is not None]
+            blobs = iter(self.profiles(present))
+            profiles = decode_profiles(
+                static, [one if one is None else next(blobs) for one in rows]
+            )
+            for name in names.difference(inputs):
+                values = request_keys(profiles[name], self.definition.key_kinds[name], name)
+                of_static[name] = values if isinstance(ids, list) else values[0]
+        return of_static
 
 
 def _plain(value: Any) -> Any:

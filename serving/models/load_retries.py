@@ -62,7 +62,7 @@ class LoadRetries:
         """Records a failed load of this folder state and returns the error to report."""
         attempts = self._failures[number].attempts + 1 if number in self._failures else 1
         if isinstance(error, StateNotReady):
-            attempts = 0
+            attempts = 0  # it does not count, so that there is always a next one
         reported = _without_frames(error)
         doublings = min(max(attempts - 1, 0), _MAX_DOUBLINGS)
         wait = min(self._interval_seconds, self._first_seconds * 2**doublings)
@@ -71,6 +71,11 @@ class LoadRetries:
         retry_at = time.monotonic() + wait
         self._failures[number] = _Failure(reported, attempts, folder, wait, retry_at)
         return reported
+
+    def waits_for_state(self, number: int) -> bool:
+        """Returns whether the last load failed because the store had no state yet."""
+        failure = self._failures.get(number)
+        return failure is not None and not failure.attempts
 
     def next_attempt(self, number: int) -> str:
         """Describes when a failed version is tried again."""

@@ -179,7 +179,8 @@ class VersionReconciler:
         if not self._retries.may_try(number, check.folder):
             return False
         name = self.versions.name
-        _LOGGER.info("Loading version %d of model %s from %s", number, name, path)
+        if not self._retries.waits_for_state(number):
+            _LOGGER.info("Loading version %d of model %s from %s", number, name, path)
         version = self.versions.begin(number, path)
         try:
             model = self._load_model(name, number, path)
@@ -203,7 +204,10 @@ class VersionReconciler:
             _LOGGER.warning("%s (checked again until it is complete)", message)
 
     def _report_failure(self, number: int, folder: Fingerprint, error: Exception) -> ServingError:
+        before = self._retries.errors.get(number)
         reported = self._retries.failed(number, folder, error)
+        if self._retries.waits_for_state(number) and str(before) == str(reported):
+            return reported  # it is looked for every few seconds, and logged once
         _LOGGER.error(
             "Version %d of model %s failed to load: %s (next attempt: %s)",
             number,

@@ -14,7 +14,7 @@ from serving.state.columns.times import ticks_per_second
 from serving.state.definitions.definition import TICKS, StateDefinition, Stored
 from serving.state.definitions.group import Group
 from serving.state.definitions.history_options import HistoryOptions
-from serving.state.definitions.static_features import StaticFeatures
+from serving.state.definitions.static_features import Entity, StaticFeatures
 from serving.state.errors import DataError, require_column
 from serving.state.keyed.blobs import decode
 from serving.state.keyed.key_states import KeyStates, no_time
@@ -32,6 +32,7 @@ class GroupSummary:
 
     Attributes:
         by: The columns of the key.
+        of: Of static features, whose they are; None: a group.
         keys: How many there are.
         size: Bytes of their states.
         newest: Time of the newest row; None: there was none.
@@ -41,6 +42,7 @@ class GroupSummary:
     """
 
     by: tuple[str, ...]
+    of: Entity | None
     keys: int
     size: int
     newest: str | None
@@ -92,7 +94,9 @@ def group_summaries(store: Store, definition: StateDefinition) -> list[GroupSumm
             loaded = Loaded.read(store, group)
             is_loaded = loaded is not None and loaded.done
             summaries.append(
-                GroupSummary(group.by, len(sizes), sum(sizes), None, None, None, is_loaded)
+                GroupSummary(
+                    group.by, group.of, len(sizes), sum(sizes), None, None, None, is_loaded
+                )
             )
             continue
         notes = Notes.read(store, group)
@@ -101,6 +105,7 @@ def group_summaries(store: Store, definition: StateDefinition) -> list[GroupSumm
         summaries.append(
             GroupSummary(
                 group.by,
+                None,
                 len(sizes),
                 sum(sizes),
                 None if is_empty else clock.shown(notes.newest),
@@ -115,7 +120,7 @@ def group_summaries(store: Store, definition: StateDefinition) -> list[GroupSumm
 def key_summary(
     store: Store, definition: StateDefinition, keys: Mapping[str, str], as_of: str | None
 ) -> KeySummary:
-    """The features whose keys are given.
+    """The features whose keys are given, or follow from these by static features.
 
     Args:
         store: The store.
@@ -131,11 +136,17 @@ def key_summary(
     context = dict.fromkeys(definition.keys) | {n: _value(definition, n, keys[n]) for n in keys}
     resolved = StateReader(store, definition).values(context, {}, _time(definition, as_of))
     values, moment = resolved.context, resolved.as_of
+    known = set(keys)
+    for static in definition.static:
+        if static.key in keys:
+            names = {field.name for field in static.features} & definition.static_keys - known
+            context |= {name: values[name] for name in names}
+            known |= names
     features: list[FeatureSummary] = []
     newest: list[int | float] = []
     all_stored: tuple[Stored, ...] = (*definition.static, *definition.groups)
     for stored in all_stored:
-        if not stored.by or not set(stored.by) <= set(keys):
+        if not stored.by or not set(stored.by) <= known:
             continue
         blob = _blob(store, stored, context)
         ages: Sequence[list[float] | None] = [[]] * len(stored.features)

@@ -12,6 +12,8 @@ from serving.state.columns.arrow_kinds import is_number
 from serving.state.columns.times import is_text, time_words, to_tick
 from serving.state.errors import DataError, require_column
 
+_WRONG = (pa.ArrowException, TypeError, ValueError, OverflowError)  # of a value's type
+
 
 def rows_of(
     events: Sequence[Mapping[str, Any]],
@@ -35,7 +37,7 @@ def rows_of(
         for number, event in enumerate(events):
             require_column(event, name, "a column of the state", f"{of} {number}")
         read = _times if name in times else _values
-        arrays[name] = read([event[name] for event in events], kind, f"column {name!r}")
+        arrays[name] = read([event[name] for event in events], kind, name, of)
     return pa.table(arrays, schema=columns)
 
 
@@ -70,9 +72,13 @@ def read_time(value: Any, kind: pa.DataType, where: str) -> int | float:
     return tick
 
 
-def _times(values: Sequence[Any], kind: pa.DataType, where: str) -> pa.Array:
+def _times(values: Sequence[Any], kind: pa.DataType, name: str, of: str) -> pa.Array:
     ticks = np.array(
-        [read_time(value, kind, where) for value in values], None if values else np.int64
+        [
+            read_time(value, kind, f"{of} {number}: column {name!r}")
+            for number, value in enumerate(values)
+        ],
+        None if values else np.int64,
     )
     if is_text(kind):
         return pa.array(list(map(str, values)), kind)
@@ -81,16 +87,22 @@ def _times(values: Sequence[Any], kind: pa.DataType, where: str) -> pa.Array:
     return pa.array(ticks, pa.int64()) if pa.types.is_integer(kind) else pa.array(ticks).cast(kind)
 
 
-def _values(values: Sequence[Any], kind: pa.DataType, where: str) -> pa.Array:
+def _values(values: Sequence[Any], kind: pa.DataType, name: str, of: str) -> pa.Array:
     try:
         return pa.array([_plain(value, kind) for value in values], kind)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        if len(values) > 1:
-            for value in values:  # finds the first that fails
-                _values([value], kind, where)
+    except _WRONG:  # the first that fails says so
+        return pa.concat_arrays(
+            [_value(value, kind, f"{of} {n}: column {name!r}") for n, value in enumerate(values)]
+        )
+
+
+def _value(value: Any, kind: pa.DataType, where: str) -> pa.Array:
+    try:
+        return pa.array([_plain(value, kind)], kind)
+    except _WRONG as error:
         expected = "0, 1, a boolean or null" if pa.types.is_boolean(kind) else kind
         raise DataError(
-            f"{where}: expected {expected}, as in the log. Received: {values[0]!r}."
+            f"{where}: expected {expected}, as in the log. Received: {value!r}."
         ) from error
 
 

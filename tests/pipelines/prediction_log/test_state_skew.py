@@ -22,8 +22,13 @@ from pipelines.prediction_log.state_skew import measure_state_skew
 from serving.encoding.codec import encode
 from serving.state.columns.missing import MISSING_INT
 from serving.state.definitions.definition import StateDefinition
+from serving.state.online.load import load_state
+from serving.state.online.reader import StateReader
+from serving.state.online.writer import StateWriter
 from serving.state.saved import SavedState
+from serving.state.stores.lmdb_store import LmdbStore
 from tests.serving.state.logs import arrivals, ingested
+from tests.serving.state.online import test_static_columns as with_tables
 
 PAST, ROWS = 41, 113  # rows that `ingest` has read, and all
 USERS = ["0", "3", None, "new"]
@@ -207,3 +212,35 @@ def test_sample_is_of_whole_users_in_any_order(world: World) -> None:
 def test_folder_of_events_must_exist(world: World, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="--state: expected the folder of events"):
         world.measure(events=tmp_path / "nowhere")
+
+
+def test_keys_of_the_item_table_are_compared(tmp_path: Path) -> None:
+    """A request has the item's id; the run's table has the shop, and the log the country."""
+    rows = with_tables.log()
+    _, saved = with_tables.ingested(tmp_path / "past", rows.slice(0, with_tables.PAST))
+    definition, items = saved.definition, [0, 1, 5, 8]
+    store = LmdbStore(tmp_path / "store")
+    load_state(saved, store)
+    StateWriter(store, definition).push(rows.slice(with_tables.PAST).to_pylist())
+    values = StateReader(store, definition).values({"user": "1"}, {"item": items}, 99)
+    log = prediction_log_pb2.PredictionLog()
+    names = [name for name in with_tables.NAMES if name != "shops"]
+    inputs = {
+        "user": np.array([b"1"], object),
+        "country": np.array([values.context["country"].encode()], object),
+        "item": np.array([items]),
+        "spent": np.array([values.context["spent"]]),
+        **{name: values.candidates[name][None] for name in names if name != "spent"},
+    }
+    for name, value in inputs.items():
+        encode(value, log.predict_log.request.inputs[name], content=True)
+    state = {"fingerprint": definition.fingerprint.hex(), "names": names, "as_of": "99"}
+    state |= {"lag_seconds": None, "is_degraded": False}
+    content = log.SerializeToString()
+    time = datetime.fromtimestamp(99, UTC)
+    one = LoggedCall(time, "r", "shop", 1, "Rank", "rank", content, json.dumps(state))
+    (tmp_path / "events").mkdir()
+    pq.write_table(rows.slice(with_tables.PAST), tmp_path / "events/1.parquet")
+    result = measure_state_skew([one], saved, tmp_path / "events", 9)
+    compared = {name: (of["equal"], of["rows"]) for name, of in result["columns"].items()}
+    assert compared == {"shop_ctr": (4, 4), "pair": (4, 4), "of_country": (4, 4), "spent": (1, 1)}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.common.errors import NotFound, ServingError
+from serving.common.errors import NotFound, ServingError, StateNotReady
 from serving.common.status import State
 from serving.config.version_policy import All, Latest, Policy, Specific
 from tests.serving.conftest import wait_until
@@ -173,6 +173,27 @@ def test_problems_are_logged_once(
     assert [path.name for _, _, path in load.calls] == ["7"]
     assert caplog.text.count("Duplicate version directories detected. Version 7 ") == 1
     assert caplog.text.count("Version 13 of servable tiny, which was requested") == 1
+
+
+def test_state_that_is_not_there_is_logged_once(
+    manage: Manage, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    add(tmp_path / "tiny", 3)
+    errors = [*(["3 s behind"] * 2), *(["by user_id"] * 3)]
+    load = FakeLoader()
+
+    def waits(name: str, number: int, path: Path) -> object:
+        if errors:
+            raise StateNotReady(errors.pop())
+        return load(name, number, path)
+
+    manager = manage(config(tmp_path), load=waits, load_retry_interval_seconds=0.0)
+    for _ in range(5):
+        manager.poll()
+    assert available(manager) == {3}
+    for text in ("Loading version 3", "by user_id", "3 s behind", "Version 3 of model tiny is av"):
+        assert caplog.text.count(text) == 1, text
 
 
 def test_stable_version_is_loaded_first(manage: Manage, folder: Path) -> None:

@@ -28,3 +28,12 @@ def test_a_wrong_time_is_told_how_to_write_it(
 ) -> None:
     with pytest.raises(DataError, match=f"column 'at': expected {expected}.* Received: .*{sent}"):
         rows_of([{"at": sent}], pa.schema({"at": kind}), ["at"])
+
+
+def test_wrong_value_is_named_by_its_event() -> None:
+    columns = pa.schema({"at": pa.int64(), "user": pa.string()})
+    events = [{"at": 3, "user": "u1"}, {"at": 5, "user": 7}]
+    with pytest.raises(DataError, match=r"event 1: column 'user': expected string.* Received: 7"):
+        rows_of(events, columns, ["at"])
+    with pytest.raises(DataError, match="user 1: column 'at': expected a number"):
+        rows_of([events[0], {"at": "now", "user": "u2"}], columns, ["at"], "user")

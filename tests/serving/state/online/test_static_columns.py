@@ -151,8 +151,8 @@ def test_show_has_static_features(made: Any, tmp_path: Path) -> None:
     _, saved = made
     store = LmdbStore(tmp_path / "store")
     load_state(saved, store)
-    groups = {group.by: group.keys for group in group_summaries(store, saved.definition)}
-    assert groups["item",] == ITEMS.num_rows
+    groups = {group.of: group.keys for group in group_summaries(store, saved.definition)}
+    assert groups["item"] == ITEMS.num_rows
     summary = key_summary(store, saved.definition, {"user": "1"}, "99")
     values = {feature.name: feature.value for feature in summary.features}
     assert values["country"] == "se"
@@ -162,6 +162,10 @@ def test_show_has_static_features(made: Any, tmp_path: Path) -> None:
     (price,) = [f for f in key_summary(store, saved.definition, {"item": "2"}, "99").features
                 if f.name == "price"]  # fmt: skip
     assert price.value == np.float32(2.3)
+    pair = key_summary(store, saved.definition, {"user": "1", "item": "2"}, "99")
+    rows = {"user": "1", "item": 2, "time": 99}
+    of_pair = {of.name: of.value for of in pair.features if of.name in NAMES[:3]}
+    assert of_pair == {name: read(store, saved, rows)[name] for name in NAMES[:3]}
 
 
 def test_values_of_the_request_win(made: Any, tmp_path: Path) -> None:
