@@ -28,7 +28,7 @@ _RUN = click.argument("run", type=click.Path(path_type=Path, file_okay=False))
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Override a key of the new version, such as training.epochs=1. Repeatable.",
+    help="Override a key of the run for this call, such as refresh.rows=5000. Repeatable.",
 )
 def refresh(run: Path, rows: Path, overrides: tuple[str, ...]) -> None:
     """Take a served run one step further, as a daily job does.
