@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipelines.cli.running import CONSOLE, opened_ranking, reported, values_of
+from pipelines.common.errors import PipelineError
 
 _STYLES = {"promoted": "green", "published": "cyan", "refused": "red", "rolled back": "bold red"}
 _RUN = click.argument("run", type=click.Path(path_type=Path, file_okay=False))
@@ -52,6 +53,8 @@ def history(run: Path) -> None:
     with reported():
         from pipelines.refresh.history import History
 
+        if not run.is_dir():
+            raise PipelineError(f"RUN: expected a run's folder. Received: {run}, which is none.")
         decisions = History.of(run)
         if not decisions.decisions:
             CONSOLE.print(f"No decisions yet: `recsys-attn refresh {run} --data ROWS` makes them.")

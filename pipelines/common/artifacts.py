@@ -109,7 +109,7 @@ def locked(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             raise PipelineError(
                 f"Another recsys-attn is working in {folder}. Wait for it, or choose another "
-                "folder with --run-dir."
+                "folder."
             ) from None
         yield
 

@@ -60,7 +60,13 @@ class LogFolder:
         """
         storage = Storage.of(where)
         storage.check_exists("prediction log")
-        folder = cls(storage, tuple(storage.files()))
+        try:
+            folder = cls(storage, tuple(storage.files()))
+        except PipelineError as error:
+            raise PipelineError(
+                f"{error} A server writes a file of its log five minutes after the first request "
+                "of it, and when it stops."
+            ) from None
         for relative in folder.files[:1]:
             with _opened(storage, relative) as file:
                 missing = sorted(set(COLUMNS) - set(file.schema_arrow.names))

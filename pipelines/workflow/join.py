@@ -63,6 +63,8 @@ def join_log(steps: Steps, options: JoinOptions, engine: Engine) -> Joined:
     Raises:
         PipelineError: The log or the outcomes cannot be read, or do not fit the run.
     """
+    window = _seconds(options.window)
+    _check_apart(options)
     steps.run.manifest("fit")
     folder = steps.run.path("fit")
     fitted, definition = FittedFeatures.load(folder), _definition(steps)
@@ -80,7 +82,7 @@ def join_log(steps: Steps, options: JoinOptions, engine: Engine) -> Joined:
         layout,
         OutcomeColumns(keys, layout.times, time, layout.labels),
         files,
-        Periods(_seconds(options.window), layout.times.per_second),
+        Periods(window, layout.times.per_second),
         folder,
         own_request(fitted.schema, steps.request) is not None,
     )
@@ -90,6 +92,15 @@ def join_log(steps: Steps, options: JoinOptions, engine: Engine) -> Joined:
         return join(source, options.target, _settings(source, model, by), engine, advance)
     finally:
         progress.stop()
+
+
+def _check_apart(options: JoinOptions) -> None:
+    """Checks that no later join reads the rows as outcomes."""
+    if options.target.resolve().is_relative_to(options.outcomes.resolve()):
+        raise PipelineError(
+            f"--output: expected a folder outside of --outcomes, {options.outcomes}: the next join "
+            f"would read the rows as outcomes. Received: {options.target}."
+        )
 
 
 def _definition(steps: Steps) -> StateDefinition | None:

@@ -105,3 +105,18 @@ def test_outcomes_name_their_request(served: Any) -> None:
     )
     assert result.exit_code == 1
     assert "joined with another window: expected 3600, received 7200" in result.output
+
+
+@pytest.mark.parametrize(
+    ("window", "output", "message"),
+    [("1.5h", "rows", "--window: expected"), ("1h", "events/rows", "expected a folder outside")],
+)
+def test_options_are_checked_before_any_log(
+    served: Any, tmp_path: Path, window: str, output: str, message: str
+) -> None:
+    result = invoke(
+        *("join", tmp_path / "log", "--run", served[0] / "run", "--window", window),
+        *("--outcomes", tmp_path / "events", "--output", tmp_path / output),
+    )
+    assert result.exit_code == 1
+    assert message in result.output

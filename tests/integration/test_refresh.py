@@ -35,6 +35,7 @@ def refreshed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("refreshed")
     run, rows = Path(shutil.copytree(made / "run", folder / "run")), folder / "rows"
     assert "No decisions yet" in invoke("history", run).output
+    assert "misspelt, which is none" in error_of(invoke("history", folder / "misspelt"))
     assert "is no folder" in error_of(invoke("refresh", run, "--data", rows))
     write_hours(rows, this_hour() - 9, 6)
     result = invoke("refresh", run, "--data", rows, *QUICK, *OPEN)
