@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,6 @@ SERVED_AT, VERSION, LABEL = "served_at", "served_version", "served_label"
 STATE, LAG, SCORE = "served_state", "served_lag_seconds", "served_score_"
 DEGRADED = "degraded"  # a value of `STATE`
 _COLUMNS = (SERVED_AT, VERSION, LABEL, STATE, LAG)
-_NAME = "%Y-%m-%dT%H.parquet"
-_HOUR = timedelta(hours=1)
 _BATCH = 65_536  # rows of features in memory
 Times = tuple[datetime | None, datetime | None]
 
@@ -113,9 +111,9 @@ class RowFiles:
         """
         columns = list(dict.fromkeys([self.request, *_COLUMNS, *names]))
         for relative in self.files:
-            if not _overlaps(relative, times):
-                continue
             file = _opened(self.storage, relative)
+            if not _overlaps(file, times):
+                continue
             absent = [name for name in columns if name not in file.schema_arrow.names]
             if absent:
                 raise PipelineError(
@@ -142,14 +140,18 @@ def _opened(storage: Storage, relative: str) -> pq.ParquetFile:
         ) from None
 
 
-def _overlaps(relative: str, times: Times) -> bool:
-    """Whether a file, by its name, may have rows of these times."""
-    try:
-        hour = datetime.strptime(relative.rpartition("/")[2], _NAME).replace(tzinfo=UTC)
-    except ValueError:
+def _overlaps(file: pq.ParquetFile, times: Times) -> bool:
+    """Whether a file may have answers of these times: the hour of its name is that of its rows."""
+    if SERVED_AT not in file.schema.names:
         return True
-    since, until = times
-    return (since is None or hour + _HOUR > utc(since)) and (until is None or hour < utc(until))
+    place = file.schema.names.index(SERVED_AT)
+    groups = map(file.metadata.row_group, range(file.num_row_groups))
+    known = [group.column(place).statistics for group in groups]
+    if not known or not all(one is not None and one.has_min_max for one in known):
+        return True
+    since, until = (None if time is None else utc(time) for time in times)
+    first, last = min(utc(one.min) for one in known), max(utc(one.max) for one in known)
+    return (since is None or last >= since) and (until is None or first < until)
 
 
 def _inside(table: pa.Table, times: Times, versions: Sequence[int]) -> np.ndarray:

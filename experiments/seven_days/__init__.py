@@ -1,0 +1,1 @@
+"""Seven days of the daily loop on a simulated market."""

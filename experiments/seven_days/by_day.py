@@ -1,0 +1,91 @@
+"""A day of the market: requests of a user and items, and the clicks on what is shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from pipelines.ingest.simulate.living_market import LivingMarket
+from serving.client import Client
+from serving.config.server_config import ServerConfig
+from serving.server.server import create_server
+
+_CANARY = 0.5  # share of the requests
+
+
+class ServedDay:
+    """A server with the store, the log and the canary; a context manager.
+
+    It ends at night, so that the log has its last requests at once: a server that goes on writes
+    them some minutes later.
+
+    Args:
+        folder: The folder of the store, the log and the events.
+        run: The run folder, with the model config file that `refresh` writes.
+    """
+
+    def __init__(self, folder: Path, run: Path) -> None:
+        self._events = folder / "events"
+        self._server, port = create_server(
+            ServerConfig(
+                model_config_file=str(run / "serving.config"),
+                canary=f"market:{_CANARY}",
+                port=0,
+                state=f"lmdb:{folder / 'store'}",
+                prediction_log_dir=str(folder / "log"),
+                prediction_log_sampling_rate=1.0,
+            )
+        )
+        self._client = Client(f"localhost:{port}", model="market", timeout=60.0)
+
+    def __enter__(self) -> Self:
+        self._server.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._client.close()
+        self._server.stop()
+
+    def serve(self, market: LivingMarket, start: int, stop: int) -> str:
+        """Ranks the requests of some hours; returns how many, and the clicks.
+
+        Args:
+            market: The market.
+            start, stop: Unix seconds, of whole hours.
+        """
+        requests = clicks = 0
+        self._events.mkdir(exist_ok=True)
+        for hour in range(start, stop, 3600):
+            now = market.requests(hour, hour + 3600)
+            rows = pa.table(market.rows(now) | market.outcomes(now)).to_pylist()
+            candidates = len(rows) // max(len(now), 1)
+            events = []
+            for first in range(0, len(rows), candidates or 1):
+                events += self._answer(rows[first : first + candidates])
+            lines = "".join(json.dumps(event) + "\n" for event in events)
+            (self._events / f"{hour}.jsonl").write_text(lines, encoding="utf-8")
+            requests, clicks = requests + len(now), clicks + len(events)
+        return f"{requests:,} requests, {clicks:,} clicks"
+
+    def _answer(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Ranks one request, pushes its clicks, and returns them as outcomes."""
+        shared = rows[0]
+        context = {"user_id": shared["user_id"], "device": shared["device"]}
+        context["as_of"] = shared["timestamp"]  # else a store answers as of now
+        items = [{"item_id": row["item_id"]} for row in rows]
+        request_id = str(shared["request_id"])
+        self._client.rank(context, items, request_id=request_id)
+        names = ("user_id", "item_id", "timestamp", "click")
+        clicks = [{name: row[name] for name in names} for row in rows if row["click"]]
+        if clicks:
+            self._client.push(clicks)
+        return [{"request_id": request_id, **event} for event in clicks]
