@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import click
+from pipelines.refresh.history import History
 from rich.console import Console
 
 from experiments.seven_days.by_day import ServedDay
@@ -23,7 +24,6 @@ from pipelines.experiment.config import load_experiment
 from pipelines.ingest.data_options import SimulateOptions
 from pipelines.ingest.simulate.living_market import LivingMarket
 from pipelines.ingest.simulate.timeline import DAY, LOG_START
-from pipelines.refresh.history import History
 
 MARKET = Path(__file__).parent / "market.toml"
 CONSOLE = Console()
@@ -74,7 +74,7 @@ def main(folder: Path, days: int, overrides: tuple[str, ...]) -> None:
         recsys_attn("join", folder / "log", "--run", run, "--outcomes", folder / "events",
                     "--window", "30m", "--output", rows)  # fmt: skip
         recsys_attn("online", rows, "--run", run)
-        recsys_attn("refresh", run, "--data", rows)
+        recsys_attn("refresh", run, "--data", rows, "--set", "training.epochs=2")
     CONSOLE.rule("in the end")
     recsys_attn("history", run)
     CONSOLE.print(comparison(folder, run, mornings, LOG_START + past * DAY, recsys_attn))

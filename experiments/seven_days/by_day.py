@@ -9,10 +9,10 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from pipelines.calls.import_tensorflow import import_tensorflow
 from pipelines.ingest.simulate.living_market import LivingMarket
 from serving.client import Client
 from serving.config.server_config import ServerConfig
-from serving.server.server import create_server
 
 _CANARY = 0.5  # share of the requests
 
@@ -29,6 +29,9 @@ class ServedDay:
     """
 
     def __init__(self, folder: Path, run: Path) -> None:
+        import_tensorflow()  # without its notices
+        from serving.server.server import create_server
+
         self._events = folder / "events"
         self._server, port = create_server(
             ServerConfig(

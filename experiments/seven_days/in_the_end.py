@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pipelines.refresh.history import History
 from rich.table import Table
 
 from pipelines.ingest.simulate.timeline import DAY
 from pipelines.metrics.intervals import auc_difference, auc_interval
-from pipelines.refresh.history import History
 
 
 def comparison(

@@ -24,7 +24,7 @@ from pipelines.feed.chunk import labels_of
 from pipelines.metrics import task_metrics
 from pipelines.online.report import OnlineOptions, measure_online
 from pipelines.storage.dataset import DataSplit
-from tests.support.served_rows import START, ServedHours
+from tests.support.served_rows import ServedHours
 
 METRICS = ("auc", "gauc", "logloss", "calibration")
 
