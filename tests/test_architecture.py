@@ -37,7 +37,7 @@ def _names(requirements: Iterable[str]) -> set[str]:
 
 
 CODE = _read(*PACKAGES)
-EVERYTHING = CODE + _read("tests", "benchmarks")
+EVERYTHING = CODE + _read("tests", "benchmarks", "experiments")
 MODULES = {source.module for source in CODE}
 EXTRAS = PROJECT["optional-dependencies"]
 NOT_AT_RUN_TIME = ("dev", "docs", "oracles", "quality")

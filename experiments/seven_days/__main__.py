@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 
 import click
-from pipelines.refresh.history import History
 from rich.console import Console
 
 from experiments.seven_days.by_day import ServedDay
@@ -24,6 +23,7 @@ from pipelines.experiment.config import load_experiment
 from pipelines.ingest.data_options import SimulateOptions
 from pipelines.ingest.simulate.living_market import LivingMarket
 from pipelines.ingest.simulate.timeline import DAY, LOG_START
+from pipelines.refresh.history import History
 
 MARKET = Path(__file__).parent / "market.toml"
 CONSOLE = Console()

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pipelines.refresh.history import History
 from rich.table import Table
 
 from pipelines.ingest.simulate.timeline import DAY
 from pipelines.metrics.intervals import auc_difference, auc_interval
+from pipelines.refresh.history import History
 
 
 def comparison(

@@ -143,7 +143,7 @@ class Refresher:
         """Writes a decision, then what the server reads, and says it."""
         self._history = self._history.add(version, what, why, behind)
         write_serving_config(self._history, self._exports)
-        details = f": {'; '.join(why)}" if why else ""
+        details = f": {'; '.join(one.rstrip('.') for one in why)}" if why else ""
         self._say(f"version {version} is {what}{details}")
 
     def _say(self, what: str) -> None:

@@ -157,7 +157,8 @@ def names_from_their_module(source: Source, modules: Collection[str]) -> list[st
 
 def declared_dependencies(source: Source, declared: Collection[str]) -> list[str]:
     """A third-party import names a distribution that pyproject.toml declares."""
-    known = {*ALLOWED_IMPORTS, "tests", "benchmarks", "docs"} | sys.stdlib_module_names
+    local = {"tests", "benchmarks", "docs", "experiments"}
+    known = {*ALLOWED_IMPORTS, *local} | sys.stdlib_module_names
     return _imports(
         source,
         "pyproject.toml does not declare it",
