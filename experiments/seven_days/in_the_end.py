@@ -32,7 +32,10 @@ def comparison(
     """
     history = History.of(run)
     rows = pq.read_table(sorted((folder / "rows").glob("*.parquet")))
-    table = Table("day", "rows", "trained once", "refreshed", "version", "difference", "95 %")
+    heads = ("day", "rows", "trained once", "refreshed", "version", "difference", "95 %")
+    table = Table(*heads, box=None)
+    for column in table.columns:
+        column.justify = "right"
     for day, version in enumerate(mornings):
         begin = start + day * DAY
         time = rows["timestamp"]
