@@ -1,9 +1,10 @@
 """Feast's online read of the values of `benchmarks/state.py`, in an environment of its own.
 
-    VENV/bin/python benchmarks/peers/feast_online.py FOLDER sqlite|redis://HOST:PORT ROWS...
+    VENV/bin/python benchmarks/peers/feast_online.py FOLDER sqlite|redis://HOST:PORT
 
 `FOLDER` has `user.parquet`, `item.parquet` and `pair.parquet`: keys, features and `at`, the time of
-the values. Prints milliseconds of each read as JSON, by the number of rows.
+the values. Each line of standard input is a number of rows: prints the milliseconds of some reads
+of so many, as a line of JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from feast import Entity, FeatureStore, FeatureView, Field, FileSource, RepoConf
 from feast.types import Array, Float32, Int64
 from feast.value_type import ValueType
 
-READS = 200
+READS = 50  # of a line
 FEATURES = {"history": Array(Int64)}  # others are numbers
 
 
@@ -66,22 +67,21 @@ def fill(feast: FeatureStore, folder: Path) -> list[str]:
 
 def main() -> None:
     """Prints the times."""
-    folder, kind, *sizes = sys.argv[1:]
+    folder, kind = sys.argv[1:]
     feast = store(Path(folder), kind)
     names = fill(feast, Path(folder))
     users = pd.read_parquet(Path(folder) / "user.parquet")["user"].to_numpy()
     items = pd.read_parquet(Path(folder) / "item.parquet")["item"].to_numpy()
     rng = np.random.default_rng(0)
-    times: dict[str, list[float]] = {}
-    for size in sizes:
-        for read in range(READS + 5):
+    for line in sys.stdin:
+        times = []
+        for _ in range(READS):
             user = int(rng.choice(users))
-            rows = [{"user": user, "item": int(item)} for item in rng.choice(items, int(size))]
+            rows = [{"user": user, "item": int(item)} for item in rng.choice(items, int(line))]
             start = time.perf_counter()
             feast.get_online_features(features=names, entity_rows=rows).to_dict()
-            if read >= 5:
-                times.setdefault(size, []).append(1e3 * (time.perf_counter() - start))
-    print(json.dumps(times))
+            times.append(1e3 * (time.perf_counter() - start))
+        print(json.dumps(times), flush=True)
 
 
 if __name__ == "__main__":
