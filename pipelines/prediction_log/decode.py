@@ -13,7 +13,7 @@ import tensorflow as tf
 from pipelines.features import FittedFeatures
 from pipelines.prediction_log.messages import UnreadableCall, examples, merged, parse
 from pipelines.storage.columns import arrow_type
-from recsys_attn.schema import Feature, Schema, Side, is_listed
+from recsys_attn.schema import Feature, Schema, Sequence, Side, is_listed
 from serving.state.columns.missing import MISSING_INT
 
 _EXAMPLES = ({"inputs"}, {"context", "examples"})  # inputs of the signatures that take them
@@ -143,28 +143,49 @@ def _from_arrays(
     if len(requests) != 1 or len(counts) > 1:
         raise UnreadableCall("the inputs' sizes differ")
     (batch,), count = requests, next(iter(counts), 1)
-    columns = {}
-    for feature in schema.features:
-        array = arrays[feature.name]
-        shape = array.shape[2:] if ranked and feature.side == "candidate" else array.shape[1:]
-        rows = batch * count if feature.side == "candidate" else batch
-        columns[feature.name] = _column(feature, array.reshape(rows, *shape))
+    columns = {
+        feature.name: _raw_column(feature, arrays[feature.name]) for feature in schema.features
+    }
+    alone = [(f,) for f in schema.features if is_listed(f) and not isinstance(f, Sequence)]
+    for group in (*alone, *schema.histories.values()):
+        widths = [arrays[feature.name].shape[-1] for feature in group]
+        padded = [columns[feature.name] for feature in group]
+        lists = _without_padding(padded, widths)
+        columns |= {feature.name: of for feature, of in zip(group, lists, strict=True)}
     return (*_sides(columns, schema), np.full(batch, count))
 
 
-def _column(feature: Feature, array: np.ndarray) -> pa.Array:
+def _raw_column(feature: Feature, array: np.ndarray) -> pa.Array:
     flat = _in_dtype(feature, array.reshape(-1))
     if feature.dtype == "string":
-        values = pa.array(map(_text, flat.tolist()), pa.string())
-    elif feature.dtype == "int64":
-        values = pa.array(flat, mask=flat == MISSING_INT)
-    else:
-        values = pa.array(flat, from_pandas=True)  # NaN is missing
-    if not is_listed(feature):
-        return values
-    rows, width = array.shape
-    offsets = pa.array(np.arange(rows + 1) * width, pa.int32())
-    return pa.ListArray.from_arrays(offsets, values)
+        return pa.array(map(_text, flat.tolist()), pa.string())
+    if feature.dtype == "int64":
+        return pa.array(flat, mask=flat == MISSING_INT)
+    return pa.array(flat, from_pandas=True)  # NaN is missing
+
+
+def _without_padding(columns: Ordered[pa.Array], widths: Ordered[int]) -> list[pa.Array]:
+    """Lists of one length in each row: up to the last value of any of them.
+
+    Args:
+        columns: The values of the lists of one history, all rows one after another.
+        widths: The values of a row.
+    """
+    lengths = np.max([_known(*pair) for pair in zip(columns, widths, strict=True)], axis=0)
+    offsets = np.append(0, lengths.cumsum())
+    place = np.arange(offsets[-1]) - offsets[:-1].repeat(lengths)
+    lists = []
+    for column, width in zip(columns, widths, strict=True):
+        taken = np.arange(len(lengths)).repeat(lengths) * width + place
+        values = column.take(pa.array(taken, mask=place >= width))
+        lists.append(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values))
+    return lists
+
+
+def _known(column: pa.Array, width: int) -> np.ndarray:
+    """`(rows,)`, the number of values up to the last one that is not missing."""
+    known = column.is_valid().to_numpy(zero_copy_only=False).reshape(-1, width)
+    return np.where(known, np.arange(1, width + 1), 0).max(axis=1, initial=0)
 
 
 def _in_dtype(feature: Feature, values: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from pipelines.features import FittedFeatures
 from pipelines.prediction_log.decode import LoggedRequests, decode
 from pipelines.prediction_log.messages import UnreadableCall, batch_shape, parse
 from serving.encoding.codec import encode
+from serving.state.columns.missing import MISSING_INT
 from tests.support import shop
 from tests.support.exports import split_requests
 
@@ -118,6 +119,20 @@ def test_serialized_candidates_inherit_from_context() -> None:
     found = decode(record(raw), SCHEMA, grouped=True)
     assert found.context["user"].to_pylist() == ["ann"]
     assert found.candidates["brand"].to_pylist() == ["of all", "its own"]
+
+
+def test_padding_of_lists_is_no_event() -> None:
+    """A served user without events has the empty list that the log of training has."""
+    (table,) = split_requests(shop.table(1, seed=2))
+    raw = raw_request(SCHEMA, table)
+    raw["past_items"] = np.array([[7, MISSING_INT, MISSING_INT, MISSING_INT]])
+    raw["past_brands"] = np.array([["", "a", "", ""]], object)
+    events = decode(record(raw), SCHEMA, grouped=True).context
+    assert events["past_items"].to_pylist() == [[7, None]]
+    assert events["past_brands"].to_pylist() == [[None, "a"]]
+    raw["past_items"], raw["past_brands"] = np.array([[MISSING_INT]]), np.array([[""]], object)
+    nothing = decode(record(raw), SCHEMA, grouped=True).context
+    assert nothing["past_items"].to_pylist() == nothing["past_brands"].to_pylist() == [[]]
 
 
 def test_histories_may_be_sent_in_different_lengths(fitted: FittedFeatures) -> None:
