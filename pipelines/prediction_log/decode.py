@@ -146,8 +146,9 @@ def _from_arrays(
     columns = {
         feature.name: _raw_column(feature, arrays[feature.name]) for feature in schema.features
     }
-    alone = [(f,) for f in schema.features if is_listed(f) and not isinstance(f, Sequence)]
-    for group in (*alone, *schema.histories.values()):
+    groups: list[tuple[Feature, ...]] = [*schema.histories.values()]
+    groups += [(f,) for f in schema.features if is_listed(f) and not isinstance(f, Sequence)]
+    for group in groups:
         widths = [arrays[feature.name].shape[-1] for feature in group]
         padded = [columns[feature.name] for feature in group]
         lists = _without_padding(padded, widths)
