@@ -221,7 +221,7 @@ def _of_log(kind: str, listed: bool, array: np.ndarray) -> Any:
     encode(array[None] if listed else array, log.predict_log.request.inputs["x"])
     found = decode_log(log.SerializeToString(), _schema(kind, listed), grouped=False)
     (value,) = found.candidates["x"].to_pylist()
-    return value[0] if listed else value
+    return (value or [None])[0] if listed else value  # a list ends with its last known value
 
 
 def _of_column(kind: str, listed: bool, column: Column) -> Any:

@@ -166,7 +166,7 @@ def test_columns_are_checked_before_any_work(
         raise AssertionError("work has begun")
 
     module = sys.modules["pipelines.ingest.ingest"]  # its package has a function of that name
-    for name in ("with_aggregates", "_with_histories", "_write"):
+    for name in ("MadeColumns", "_write"):
         monkeypatch.setattr(module, name, work)
     loaded = experiment(tmp_path, **overrides)
     steps = Steps.of(loaded, tmp_path / "run", Console(file=io.StringIO()), force=False)

@@ -1,4 +1,4 @@
-"""Aggregates, fitting and scoring have the same bytes with both engines."""
+"""Aggregates, fitting, scoring and joins have the same bytes with both engines."""
 
 import io
 from functools import partial
@@ -22,6 +22,15 @@ from pipelines.storage.dataset import DataSplit
 from pipelines.training.load import load_trained
 from serving.state.definitions.aggregate_options import AggregateOptions
 from serving.state.definitions.definition import StateDefinition
+from tests.pipelines.outcomes.shown import (
+    TIMES,
+    World,
+    beyond,
+    random_calls,
+    random_events,
+    write_events,
+    write_log,
+)
 from tests.support import shop
 from tests.support.event_logs import source as of_tables
 from tests.support.event_logs import table as events
@@ -131,3 +140,15 @@ def test_aggregates_are_the_same_to_the_byte(engine: Engine, tmp_path: Path) -> 
         states.append(_files(tmp_path / f"{name}-state"))
     assert columns[0] == columns[1]
     assert states[0] == states[1]
+
+
+def test_joined_hours_have_the_same_bytes(engine: Engine, tmp_path: Path) -> None:
+    world = World(tmp_path, TIMES["seconds"], True)
+    calls = random_calls(41)
+    write_log(world.log, calls)
+    write_events(world.events / "0.parquet", [*random_events(3, calls), beyond(calls)], world.times)
+    world.join()
+    world.join(engine, "ray")
+    hours = {path.name: path.read_bytes() for path in world.rows.glob("*.parquet")}
+    assert len(hours) > 1
+    assert hours == {p.name: p.read_bytes() for p in (world.folder / "ray").glob("*.parquet")}
