@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from experiments.seven_days.by_day import ServedDay
+from experiments.seven_days.by_day import served_day
 from experiments.seven_days.in_the_end import comparison
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import load_experiment
@@ -68,7 +68,7 @@ def main(folder: Path, days: int, overrides: tuple[str, ...]) -> None:
     for day in range(days):
         mornings.append(newest(run))
         CONSOLE.rule(f"day {day + 1}")
-        with ServedDay(folder, run) as served:
+        with served_day(folder, run) as served:
             start = LOG_START + (past + day) * DAY
             CONSOLE.print(served.serve(market, start, start + DAY))
         recsys_attn("join", folder / "log", "--run", run, "--outcomes", folder / "events",

@@ -1,11 +1,13 @@
-"""A day of the market: requests of a user and items, and the clicks on what is shown."""
+"""A day of the market: requests of a user and items, and the clicks on the shown items."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,46 +19,48 @@ from serving.config.server_config import ServerConfig
 _CANARY = 0.5  # share of the requests
 
 
-class ServedDay:
-    """A server with the store, the log and the canary; a context manager.
+@contextmanager
+def served_day(folder: Path, run: Path) -> Iterator[Day]:
+    """Yields a day of a server with the store, the log and the canary.
 
-    It ends at night, so that the log has its last requests at once: a server that goes on writes
-    them some minutes later.
+    The server ends at night, so that the log has its last requests at once: a server that goes on
+    writes them some minutes later.
 
     Args:
         folder: The folder of the store, the log and the events.
         run: The run folder, with the model config file that `refresh` writes.
     """
+    import_tensorflow()  # without its notices
+    from serving.server.server import create_server
 
-    def __init__(self, folder: Path, run: Path) -> None:
-        import_tensorflow()  # without its notices
-        from serving.server.server import create_server
+    config = ServerConfig(
+        model_config_file=str(run / "serving.config"),
+        canary=f"market:{_CANARY}",
+        port=0,
+        state=f"lmdb:{folder / 'store'}",
+        prediction_log_dir=str(folder / "log"),
+        prediction_log_sampling_rate=1.0,
+    )
+    server, port = create_server(config)
+    server.start()
+    try:
+        with Client(f"localhost:{port}", model="market", timeout=60.0) as client:
+            yield Day(client, folder / "events")
+    finally:
+        server.stop()
 
-        self._events = folder / "events"
-        self._server, port = create_server(
-            ServerConfig(
-                model_config_file=str(run / "serving.config"),
-                canary=f"market:{_CANARY}",
-                port=0,
-                state=f"lmdb:{folder / 'store'}",
-                prediction_log_dir=str(folder / "log"),
-                prediction_log_sampling_rate=1.0,
-            )
-        )
-        self._client = Client(f"localhost:{port}", model="market", timeout=60.0)
 
-    def __enter__(self) -> Self:
-        self._server.start()
-        return self
+@dataclass(frozen=True)
+class Day:
+    """A client of the server.
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._client.close()
-        self._server.stop()
+    Attributes:
+        client: The client.
+        events: The folder of the outcomes.
+    """
+
+    client: Client
+    events: Path
 
     def serve(self, market: LivingMarket, start: int, stop: int) -> str:
         """Ranks the requests of some hours; returns how many, and the clicks.
@@ -66,7 +70,7 @@ class ServedDay:
             start, stop: Unix seconds, of whole hours.
         """
         requests = clicks = 0
-        self._events.mkdir(exist_ok=True)
+        self.events.mkdir(exist_ok=True)
         for hour in range(start, stop, 3600):
             now = market.requests(hour, hour + 3600)
             rows = pa.table(market.rows(now) | market.outcomes(now)).to_pylist()
@@ -75,7 +79,7 @@ class ServedDay:
             for first in range(0, len(rows), candidates or 1):
                 events += self._answer(rows[first : first + candidates])
             lines = "".join(json.dumps(event) + "\n" for event in events)
-            (self._events / f"{hour}.jsonl").write_text(lines, encoding="utf-8")
+            (self.events / f"{hour}.jsonl").write_text(lines, encoding="utf-8")
             requests, clicks = requests + len(now), clicks + len(events)
         return f"{requests:,} requests, {clicks:,} clicks"
 
@@ -86,9 +90,9 @@ class ServedDay:
         context["as_of"] = shared["timestamp"]  # else a store answers as of now
         items = [{"item_id": row["item_id"]} for row in rows]
         request_id = str(shared["request_id"])
-        self._client.rank(context, items, request_id=request_id)
+        self.client.rank(context, items, request_id=request_id)
         names = ("user_id", "item_id", "timestamp", "click")
         clicks = [{name: row[name] for name in names} for row in rows if row["click"]]
         if clicks:
-            self._client.push(clicks)
+            self.client.push(clicks)
         return [{"request_id": request_id, **event} for event in clicks]

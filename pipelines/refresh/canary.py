@@ -13,7 +13,7 @@ from pipelines.report.gate_words import FAILED, UNDECIDED
 
 
 class Verdict(NamedTuple):
-    """What is to be done with a canary.
+    """The decision on a canary, and its reasons.
 
     Attributes:
         what: The decision; None: it waits.

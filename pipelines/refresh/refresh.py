@@ -52,7 +52,7 @@ class Refresher:
         self._train()
 
     def _decide(self) -> None:
-        """Promotes the canary, rolls it back, or says what it waits for."""
+        """Promotes the canary, rolls it back, or prints how many rows it still needs."""
         canary = self._history.canary
         if canary is None or canary.behind is None:
             return

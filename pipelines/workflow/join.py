@@ -68,7 +68,7 @@ def join_log(steps: Steps, options: JoinOptions, engine: Engine) -> Joined:
     steps.run.manifest("fit")
     folder = steps.run.path("fit")
     fitted, definition = FittedFeatures.load(folder), _definition(steps)
-    layout = _layout(steps, fitted, definition)
+    layout = layout_of(steps, fitted, definition)
     log = LogFolder.open(options.log)
     model = log.choose_model(options.model, steps.export_folder.name)
     files = files_of(options.outcomes)
@@ -128,7 +128,7 @@ def _settings(source: JoinSource, model: str, by: tuple[str, ...]) -> dict[str, 
     return {"model": model, "window": source.periods.window, "key": list(by), **columns}
 
 
-def _layout(steps: Steps, fitted: FittedFeatures, definition: StateDefinition | None) -> Layout:
+def layout_of(steps: Steps, fitted: FittedFeatures, definition: StateDefinition | None) -> Layout:
     """The columns of rows: those that `ingest` reads, and what is known of the answer."""
     schema = steps.experiment.schema_
     names = {feature.name for feature in schema.features}

@@ -67,11 +67,12 @@ def test_behind_a_run_its_users_are_those_of_that_run(tmp_path: Path) -> None:
     changed = {"path": str(tmp_path / "later.parquet"), "behind": tmp_path}
     second = first.model_copy(update={**changed, "users": UserOptions(key="user")})
     ingest(second, SCHEMA, 0, tmp_path / "second")
-    tables = [UserTable.load(tmp_path / name) for name in ("data", "second")]
-    assert all(table is not None for table in tables)
+    before, after = (UserTable.load(tmp_path / name) for name in ("data", "second"))
+    assert before is not None
+    assert after is not None
     rows = [pq.read_table(tmp_path / name / "train")["age"] for name in ("data", "second")]
     assert rows[0].null_count == rows[1].null_count < len(rows[0])
-    assert tables[0].table.equals(tables[1].table)  # type: ignore[union-attr]
+    assert before.table.equals(after.table)
 
 
 def options(folder: Path, rows: pa.Table, users: pa.Table = USERS, key: str = "user") -> Any:

@@ -30,15 +30,15 @@ def run(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def refresh(run: Path) -> Refresh:
-    """Refreshes the run on `rows` beside it, and returns what it prints."""
+    """A function that refreshes the run on the folder `rows`, and returns the printed text."""
 
     def refreshed(**overrides: Any) -> str:
         values = {"refresh.rows": 300, **{k.replace("__", "."): v for k, v in overrides.items()}}
-        console = Console(file=io.StringIO(), width=80)
+        printed = io.StringIO()
+        console = Console(file=printed, width=80)
         base = Steps.of(load_experiment(run), run, console, force=False)
         Refresher(base, run.parent / "rows", values).refresh()
-        printed: str = console.file.getvalue()  # type: ignore[attr-defined]
-        return printed
+        return printed.getvalue()
 
     return refreshed
 

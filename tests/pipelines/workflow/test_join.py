@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pipelines.experiment.config import load_experiment
 from pipelines.features import FittedFeatures
-from pipelines.workflow.join import _layout
+from pipelines.workflow.join import layout_of
 from pipelines.workflow.steps import Steps
 from serving.state.saved import SavedState
 from tests.support.once import once
@@ -28,4 +28,4 @@ def test_id_of_events_is_a_column_that_no_request_has(
     columns = definition.columns.append(pa.field("event", pa.string()))
     for event_id, keys in ((None, ["user"]), ("event", ["event", "user"]), ("request", ["user"])):
         changed = dataclasses.replace(definition, event_id=event_id, columns=columns)
-        assert _layout(steps, fitted, changed).keys.names == keys
+        assert layout_of(steps, fitted, changed).keys.names == keys

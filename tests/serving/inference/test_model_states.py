@@ -1,4 +1,4 @@
-"""What is pushed reaches each loaded version of a model, whatever its definitions have."""
+"""A push reaches each loaded version of a model that has the pushed features."""
 
 from dataclasses import dataclass
 from pathlib import Path
