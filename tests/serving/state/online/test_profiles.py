@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from serving.state.online.reader import StateReader
 from serving.state.online.writer import StateWriter
 from serving.state.saved import SavedState, SavedWriter
 from serving.state.stores.lmdb_store import LmdbStore
-from serving.state.stores.store import Cell, Store
+from serving.state.stores.store import Cell, Change, Store
 from tests.serving.state.logs import arrivals, definition
 
 COLUMNS = pa.schema(
@@ -147,8 +148,16 @@ def test_an_operator_sees_the_features_of_a_user(store: Store) -> None:
     assert all(one.ages is None for one in new)  # the store has no such key
 
 
-def test_two_writers_lose_no_write(store: Store) -> None:
-    writer = StateWriter(store, ALONE)
+def test_two_writers_lose_no_write(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, write, times = StateWriter(store, ALONE), store.write, list[int]()
+
+    def counted(changes: Sequence[Change], notes: Mapping[bytes, bytes]) -> list[bool]:
+        made = write(changes, notes)
+        after = [change.after for change, done in zip(changes, made, strict=True) if done]
+        times.extend(profile_times(after).tolist())
+        return made
+
+    monkeypatch.setattr(store, "write", counted)
 
     def push() -> None:
         for since in range(53):
@@ -160,6 +169,8 @@ def test_two_writers_lose_no_write(store: Store) -> None:
     for thread in threads:
         thread.join()
     assert read(store, "ann")["since"] == 52
+    assert len(set(times)) == 2 * 53  # each is later than the one before it
+    assert profile_times([blob_of(store, "ann")]).tolist() == [max(times)]
 
 
 def test_features_over_time_are_beside_them(store: Store) -> None:
