@@ -4,9 +4,9 @@
     python -m benchmarks.quality --sets trivago --seeds 0 --output results.json
 
 Each set has features, tasks and a split (`benchmarks/ranking_quality/sets.py`); model and training
-are left at their defaults. DIN is left out where rows have no history. Trees are LightGBM's,
-stopped by the validation rows, on the same features and with the rate of positives by each value of
-each feature, from earlier rows only.
+are left at their defaults. DIN is left out where rows have no history. Trees are those
+that each run fits beside its model (`pipelines/baselines`), with LightGBM, on all rows: on the same
+features, and with the rate of positives by each value of each feature, from earlier rows only.
 
 The tables have means over the seeds of metrics on the test rows. An interval has 95 % of 200 draws
 of whole groups (users or requests; rows where there are none); `flagship ahead by` is the interval
@@ -89,7 +89,7 @@ def _run(name: str, folder: Path, chosen: argparse.Namespace) -> Found:
             for task, models in by_task.items():
                 models.setdefault(model, []).append(_predictions(run, task))
         if chosen.trees:
-            data = TreeData(load_experiment(runs[0]), runs[0] / "data", time)
+            data = TreeData(load_experiment(runs[0]), runs[0], time)
             for task, models in by_task.items():
                 known = models[names[0]][-1]
                 for label, encoded in TREES.items():

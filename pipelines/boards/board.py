@@ -129,7 +129,8 @@ class LoadedBoard(NamedTuple):
 
     def experiment(self, model: BoardModel, seed: int | None = None) -> Experiment:
         """The experiment of a model; None: with the seed of the file."""
-        changed = _changed(self.board.set, model.set)
+        # A board compares its own models.
+        changed = {"evaluation.baseline_models": False, **_changed(self.board.set, model.set)}
         changed |= {} if seed is None else {"seed": seed}
         try:
             return load_experiment(self.path.parent / self.board.experiment, changed)

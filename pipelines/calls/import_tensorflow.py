@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
 import sys
+from typing import Any
 
 from pipelines.common.errors import PipelineError
 
@@ -37,12 +39,15 @@ def import_tensorflow() -> None:
             f"first import of Keras. Received: {keras.config.backend()!r}"
         )
     set_defaults()
+    modules: dict[str, Any] = sys.modules
+    modules.setdefault("sklearn", None)  # Keras would import it for wrappers: a second
     saved = os.dup(2)
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 2)
     try:
         import tensorflow as tf
 
+        importlib.import_module("keras")
         tf.config.list_physical_devices("GPU")  # loads the CUDA libraries, with notices
         # Advice to programmers, such as on traces, is nothing that a user of a command can follow.
         tf.get_logger().setLevel("ERROR")
@@ -50,3 +55,5 @@ def import_tensorflow() -> None:
         os.dup2(saved, 2)
         os.close(saved)
         os.close(silence)
+        if modules["sklearn"] is None:
+            del modules["sklearn"]

@@ -269,13 +269,28 @@ def publish(
 
 @main.command()
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-def compare(runs: tuple[Path, ...]) -> None:
+@click.option(
+    "--try",
+    "tried",
+    metavar="MODELS",
+    help="First train these models with the data and features of the one RUN, each in "
+    "RUN/tries/MODEL, such as mlp,din,deepfm.",
+)
+def compare(runs: tuple[Path, ...], tried: str | None) -> None:
     """Print the metrics of several run folders side by side."""
+    if tried is not None and len(runs) != 1:
+        raise click.UsageError("--try needs one RUN.")
     with reported():
         import_tensorflow()
         from pipelines.workflow.compare import print_comparison
 
-        print_comparison(CONSOLE, list(runs))
+        every = list(runs)
+        if tried is not None:
+            with opened_ranking(*runs, None, ()) as steps:
+                from pipelines.workflow.tries import try_models
+
+                every += try_models(steps, tried.split(","))
+        print_comparison(CONSOLE, every)
 
 
 @main.command()

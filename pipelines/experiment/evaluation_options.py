@@ -25,6 +25,8 @@ class EvaluationOptions(TomlTable):
         at: Places of HR, NDCG, MRR and MAP, which rank the candidates of a request.
         ceiling: By task, the column with its true probabilities, as simulated data have them.
         baselines: By name, the column with the scores of a simple rule to compare with.
+        baseline_models: Whether logistic regression and trees are fitted on the same columns, to
+            compare the model with. They take seconds; set it false where even these count.
         metrics: Metrics of your own, by name, or as tables of the name and its options.
         segments: Columns, and pairs of them, whose values divide the rows: metrics of each
             segment, with its difference to all other rows. A number with more than 12 values is
@@ -48,6 +50,7 @@ class EvaluationOptions(TomlTable):
     at: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(10,), min_length=1)
     ceiling: dict[str, str] = Field(default_factory=dict)
     baselines: dict[str, str] = Field(default_factory=dict)
+    baseline_models: bool = True
     metrics: tuple[str | dict[str, Any], ...] = ()
     segments: tuple[str | tuple[str, ...], ...] = ()
     slices: bool | tuple[str, ...] = False
@@ -97,6 +100,7 @@ class EvaluationOptions(TomlTable):
         """These options without anything that takes further passes over the rows."""
         return self.model_copy(
             update={
+                "baseline_models": False,
                 "importance_rows": 0,
                 "attention_rows": 0,
                 "relevance_rows": 0,

@@ -10,7 +10,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pipelines.common.artifacts import atomic_file
 from pipelines.metrics import AT_K, METRICS
 from pipelines.report import attention_words, palette, plots, relevance_section
+from pipelines.report.advice import advice
 from pipelines.report.attention_plots import attention_pictures
+from pipelines.report.baseline_words import standings
 from pipelines.report.data import drifted, machine_text, moved, pictures_of_drift, took
 from pipelines.report.gate_words import limits, measured, subject
 from pipelines.report.metric_tables import ordered, own_names, places
@@ -114,6 +116,7 @@ def environment(*folders: Path) -> Environment:
     templates.globals.update(looks_at=attention_words.looks_at, likeness=attention_words.likeness)
     templates.globals.update(agreement_of_maps=attention_words.agreement_of_maps, hint=hint)
     templates.globals.update(gates_in_words=attention_words.gates_in_words)
+    templates.globals.update(advice=advice, standings=standings)
     templates.globals.update(effect_ends=effect_ends, slice_outcome=outcome, small=small)
     templates.filters.update(count=count, decimal=decimal, percent=percent)
     return templates

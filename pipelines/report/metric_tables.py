@@ -114,6 +114,8 @@ def _rows(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Cells, str]]:
             yield "  train rate", _metrics(trivial), "dim"
         for baseline, metrics in task["baselines"].items():
             yield f"  {baseline}", _metrics(metrics), "dim"
+        for baseline, metrics in task.get("baseline_models", {}).items():
+            yield f"  {baseline}", _metrics(metrics), "dim"
 
 
 def summary_cells(task: Mapping[str, Any]) -> Cells:

@@ -20,6 +20,7 @@ from pipelines.distributions.statistics import load as load_statistics
 from pipelines.distributions.statistics import save as save_statistics
 from pipelines.engines import LOCAL, Engine
 from pipelines.evaluation import evaluate as evaluation
+from pipelines.evaluation.baseline_models import add_baseline_models
 from pipelines.evaluation.gates import check_passed, other_evaluations
 from pipelines.experiment.config import Experiment, load_experiment
 from pipelines.experiment.ranked_tasks import check_comparable, check_train_labels
@@ -161,14 +162,17 @@ class Steps(RunSteps):
         def build(folder: Path) -> Mapping[str, Any]:
             data = self.run.manifest("ingest")
             fitted, model = self.load()
-            split = DataSplit(self.run.path("ingest") / self.experiment.evaluation.split)
+            options, rows = self.experiment.evaluation, self.run.path("ingest")
+            split = DataSplit(rows / options.split)
             inputs = (self.experiment, split, self.request, fitted, model, Progress(self.console))
             rates = evaluation.train_rates(data["labels"])
             predictions, summary = evaluation.evaluate(*inputs, rates, workers)
+            if options.baseline_models and not self._draws:  # else the rows have no negatives
+                of = (predictions, rows, split, fitted, self.experiment.seed)
+                add_baseline_models(summary, *of, Progress(self.console))
             about = about_run(self.experiment, self.run, fitted.schema)
             metrics = {**about, **summary, "drift": self._drift(split, fitted)}
-            gates = self.experiment.evaluation.gates
-            evaluation.save_evaluation(folder, predictions, metrics, gates)
+            evaluation.save_evaluation(folder, predictions, metrics, options.gates)
             return {"rows": summary["rows"]}
 
         others = other_evaluations(self.experiment.evaluation.gates, self.run.folder)

@@ -29,7 +29,10 @@ from tests.support.experiments import NO_AUDIT
 
 MADE = {block.title for page in PAGES for block in page.blocks() if block.title}
 TUTORIALS = [page for page in PAGES if "tutorials/" in page.name and page.blocks("sh")]
-WITHOUT_AUDIT = [f"--set=evaluation.{name}={rows}" for name, rows in NO_AUDIT.items()]
+WITHOUT_AUDIT = [
+    "--set=evaluation.baseline_models=false",
+    *(f"--set=evaluation.{name}={rows}" for name, rows in NO_AUDIT.items()),
+]
 LANGUAGES = {"console", "js", "json", "proto", "python", "sh", "text", "toml", "yaml"}
 _TEXT_PROTOS = (
     model_server_config_pb2.ModelServerConfig,

@@ -17,7 +17,7 @@ _IMPORTS = """
 recsys_attn  keras numpy
 pipelines    recsys_attn serving keras numpy tensorflow tensorflow_serving pyarrow
 pipelines    pydantic click rich jinja2 matplotlib datasketches ray mlflow optuna scipy
-pipelines    prometheus_client
+pipelines    prometheus_client sklearn lightgbm threadpoolctl
 serving      numpy tensorflow tensorflow_serving grpc grpc_health grpc_reflection google click rich
 serving      starlette uvicorn prometheus_client pyarrow pydantic lmdb redis ml_dtypes opentelemetry
 serving      confluent_kafka
@@ -33,6 +33,7 @@ ONE_PLACE = (
     ("pipelines", "ray", "pipelines.engines.ray"),  # an extra, loaded by name on demand
     ("pipelines", "mlflow", "pipelines.workflow.publish"),  # likewise
     ("pipelines", "optuna", "pipelines.tuning.study"),  # likewise
+    ("pipelines", "lightgbm", "pipelines.baselines.trees"),  # likewise
     ("serving", "confluent_kafka", "serving.state.following.kafka"),  # likewise
     ("pipelines", "pipelines.engines.ray", "pipelines.engines.ray"),
     ("serving", "tensorflow.python", "serving.runtimes.tensorflow.private_api"),
@@ -48,8 +49,8 @@ FOLDER_ORDER: Mapping[str, str] = {
     "serving": "cli cli_output server proxy rest rpc observability inference batching models "
     "client runtimes encoding config common protos state",
     "pipelines": "__main__ cli calls tuning boards pretraining refresh workflow online outcomes "
-    "prediction_log exported export training evaluation experiment audit distributions scoring "
-    "feed features ingest items storage report engines metrics common",
+    "prediction_log exported export training evaluation experiment audit distributions baselines "
+    "scoring feed features ingest items storage report engines metrics common",
     "recsys_attn": (
         "objectives models interactions multitask attention blocks optimizers embeddings losses "
         "initializers constant_factors backend layer registry serialization embedding_tables "

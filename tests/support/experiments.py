@@ -63,6 +63,7 @@ batch_size = 60  # eight steps of one size, which are traced once
 
 [evaluation]
 ceiling = { click = "click_probability" }
+baseline_models = false
 importance_rows = 0
 attention_rows = 0
 relevance_rows = 0

@@ -1,7 +1,8 @@
-"""Hides what only development installs, from a process that finds this folder first.
+"""Hides what a process need not import, from a process that finds this folder first.
 
 TensorFlow and Keras import these packages where they are there, which is a third of the time that
-a process needs to start.
+a process needs to start. Only development installs JAX; `recsys-attn` itself hides scikit-learn
+from Keras, and then shows it again.
 """
 
 import os

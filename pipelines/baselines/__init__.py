@@ -1,0 +1,1 @@
+"""Models without embeddings that are fitted in seconds, to compare a trained model with."""
