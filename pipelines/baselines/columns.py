@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -79,14 +79,17 @@ class Columns:
 
     def take(self, chosen: NDArray[np.bool_]) -> Columns:
         """Some of the rows."""
-        tables = (self.numbers, self.ids, self.bags)
-        return Columns(*({name: c[chosen] for name, c in table.items()} for table in tables))
+
+        def some(table: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+            return {name: column[chosen] for name, column in table.items()}
+
+        return Columns(some(self.numbers), some(self.ids), some(self.bags))
 
     @classmethod
     def together(cls, parts: Sequence[Columns]) -> Self:
         """The rows of all parts."""
 
-        def joined(tables: list[dict[str, NDArray]]) -> dict[str, NDArray]:
+        def joined(tables: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
             return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
 
         return cls(

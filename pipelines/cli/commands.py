@@ -286,7 +286,7 @@ def compare(runs: tuple[Path, ...], tried: str | None) -> None:
 
         every = list(runs)
         if tried is not None:
-            with opened_ranking(*runs, None, ()) as steps:
+            with opened_ranking(runs[0], None, ()) as steps:
                 from pipelines.workflow.tries import try_models
 
                 every += try_models(steps, tried.split(","))
