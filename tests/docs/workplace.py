@@ -29,6 +29,9 @@ TUTORIAL = Page(DOCS / "tutorials/ml-engineer.md")
 ADDRESSES = {"grpc": "localhost:8500", "rest": "localhost:8501"}
 _NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?")
 
+# Whether a model is ahead of a baseline follows from numbers too.
+_STANDING = re.compile(r"(aheadof|behind|levelwith)(\w+?)(by0)?\(\+?0to\+?0\)")
+
 
 class Workplace:
     """A folder for the commands and the Python of the pages, in the order of the pages."""
@@ -155,7 +158,7 @@ def same(shown: str, printed: str) -> bool:
 def _normal(text: str) -> str:
     text = re.sub(r"[━─═]+", "-", _NUMBER.sub("0", text))
     text = re.sub(r"\b0 (high|low)\b", "0", text)  # the mark of a calibration follows its number
-    return re.sub(r"\s+", "", text)
+    return _STANDING.sub(r"\2", re.sub(r"\s+", "", text))
 
 
 def _without_numbers(value: Any) -> Any:
