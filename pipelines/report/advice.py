@@ -91,6 +91,6 @@ def _few_positives(metrics: Metrics) -> Iterator[str]:
             few[task] = f"{count(rarer)} {label} of `{task}`"
     if few and "data.split.valid" in metrics.get("settings", {}):
         yield (
-            f"The validation rows have {' and '.join(few.values())}, so that chance decides much "
-            "of the choice of the epoch. Set a larger `data.split.valid`."
+            f"The validation rows have {' and '.join(few.values())}, so that chance decides in "
+            "part which weights are kept. Set a larger `data.split.valid`."
         )
