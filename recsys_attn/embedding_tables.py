@@ -9,6 +9,7 @@ from typing import Any
 
 from keras import ops
 
+from recsys_attn.number_encodings import number_groups
 from recsys_attn.schema import Categorical, Feature, Numeric, Schema, Sequence, Side, is_age
 from recsys_attn.tensors import Tensor
 
@@ -30,7 +31,7 @@ class Table:
     sizes: Mapping[str, int]  # rows of each feature's part
     singles: Mapping[Side, tuple[str, ...]]
     bags: Mapping[Side, tuple[str, ...]]  # multi-valued
-    numerics: Mapping[Side, tuple[str, ...]]
+    numerics: Mapping[Side, tuple[str, ...]]  # those of one encoding together
     sequences: tuple[str, ...]
 
     @property
@@ -132,6 +133,10 @@ def _plan_table(
             and getattr(f, "multivalued", False) == multivalued
         )
 
+    def numbers(side: Side) -> tuple[str, ...]:
+        numerics = [f for f in features if isinstance(f, Numeric) and f.side == side]
+        return tuple(f.name for group in number_groups(numerics) for f in group)
+
     sides: tuple[Side, Side] = ("context", "candidate")
     return Table(
         width=width,
@@ -141,7 +146,7 @@ def _plan_table(
         sizes=sizes,
         singles={side: names(Categorical, side) for side in sides},
         bags={side: names(Categorical, side, multivalued=True) for side in sides},
-        numerics={side: names(Numeric, side) for side in sides},
+        numerics={side: numbers(side) for side in sides},
         sequences=names(Sequence, "context"),
     )
 

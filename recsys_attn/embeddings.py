@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import keras
@@ -14,6 +15,7 @@ from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.embedding_tables import Table, cut, plan_tables, projected, width_of
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import masked_mean
+from recsys_attn.number_encodings import NumberFields
 from recsys_attn.schema import (
     CANDIDATE_MASK,
     PADDING_ID,
@@ -33,8 +35,8 @@ from recsys_attn.tensors import Config, Shape, Tensor
 class FeatureEmbedding(Layer):
     """Turns ids and numbers into field vectors and histories.
 
-    A categorical feature becomes its row, a bag of ids the mean of its rows, a number `value *
-    vector` (AutoInt, section 4.2), a missing value zeros. A past event is the concatenation of its
+    A categorical feature becomes its row, a bag of ids the mean of its rows, a number what its
+    encoding makes of it, a missing value zeros. A past event is the concatenation of its
     aligned sequences; its query is the concatenation of the features that share their tables, so
     both are vectors of one space. For a sequence without a shared table the query has zeros.
 
@@ -102,6 +104,12 @@ class FeatureEmbedding(Layer):
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.embeddings_regularizer = keras.regularizers.get(embeddings_regularizer)
         self._tables = plan_tables(self.schema, width)
+        self._numbers = {
+            (side, table.width): NumberFields([self.schema[name] for name in names])
+            for table in self._tables
+            for side, names in table.numerics.items()
+            if names
+        }
         self.named = tuple(named)
         known = [name for table in self._tables for name in table.fields("context")]
         for name in self.named:
@@ -113,7 +121,6 @@ class FeatureEmbedding(Layer):
     def build(self, input_shape: Shape | None = None) -> None:
         self._table_weights = {}
         self._projections = {}
-        self._vector_weights = {}
         for table in self._tables:
             if table.rows:
                 self._table_weights[table.name] = self.add_table(table)
@@ -124,14 +131,9 @@ class FeatureEmbedding(Layer):
                     autocast=False,
                     name=table.projection,
                 )
-            for side, names in table.numerics.items():
-                if names:
-                    self._vector_weights[f"{side}_{table.width}"] = self.add_weight(
-                        shape=(len(names), table.width),
-                        initializer=self._initializer(),
-                        autocast=False,
-                        name=f"{side}_vectors_{table.width}",
-                    )
+        for (side, width), numbers in self._numbers.items():
+            add = partial(self.add_weight, autocast=False)
+            numbers.build(side, width, self._initializer, add)
         self.built = True
 
     def add_table(self, table: Table) -> Any:
@@ -229,8 +231,9 @@ class FeatureEmbedding(Layer):
                     values = values[..., 0, :]
                 vectors[name] = values
         if numerics:
-            values, present = self._numbers(f"{side}_{table.width}", numerics, inputs)
-            blocks.append(values)
+            raw = [ops.cast(inputs[name], "float32") for name in numerics]
+            values, present = self._numbers[side, table.width](ops.stack(raw, axis=-1))
+            blocks.append(ops.cast(values, self.compute_dtype))
             presents.append(present)
         if not blocks:
             return None, None
@@ -270,14 +273,6 @@ class FeatureEmbedding(Layer):
                 for vector, of_vector in zip(vectors, names, strict=True)
             ]
         return list(zip(vectors, cut(present, lengths, -1), strict=True))
-
-    def _numbers(
-        self, key: str, names: tuple[str, ...], inputs: Mapping[str, Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        values = ops.stack([ops.cast(inputs[name], "float32") for name in names], axis=-1)
-        present = ops.logical_not(ops.isnan(values))
-        values = ops.where(present, values, 0.0)[..., None]
-        return ops.cast(values * self._vector_weights[key], self.compute_dtype), present
 
     def _history(
         self,
@@ -368,12 +363,8 @@ class FeatureEmbedding(Layer):
             if table.table_width:
                 every = ops.convert_to_numpy(other._projections[table.name])
                 self._projections[table.name].assign(every[their.places(table.parts)])
-            for side, names in table.numerics.items():
-                if names:
-                    key = f"{side}_{table.width}"
-                    known = their.numerics[side]
-                    vectors = ops.convert_to_numpy(other._vector_weights[key])
-                    self._vector_weights[key].assign(vectors[[known.index(n) for n in names]])
+        for key, numbers in self._numbers.items():
+            numbers.take(other._numbers[key])
 
     def get_config(self) -> Config:
         return {**super().get_config(), "schema": self.schema.to_dict()}

@@ -92,3 +92,31 @@ DEFAULT = Vocabulary()
 BUILT_IN: dict[str, type[IdTransform]] = {
     kind.kind: kind for kind in (Vocabulary, Hash, Quantile, Age)
 }
+
+
+def check_id_transform(feature: Any) -> None:
+    """Raises unless the transform of a `Categorical` or a `Sequence` suits it."""
+    if not isinstance(feature.transform, IdTransform):
+        raise ValueError(
+            "`transform` must be a Vocabulary, a Hash, a Quantile, an Age or an OwnTransform. "
+            f"Received: transform={feature.transform!r}"
+        )
+    if isinstance(feature.transform, OwnTransform):
+        return
+    if isinstance(feature.transform, Age):
+        if feature.table_width is not None:
+            raise ValueError(
+                "the transform 'age' makes times, which have no table. "
+                f"Received: table_width={feature.table_width}. Remove it"
+            )
+        if feature.kind != "sequence" or feature.shares or feature.dtype == "string":
+            raise ValueError(
+                "the transform 'age' is for a Sequence of seconds that shares no table, with the "
+                "dtype 'float32' or 'int64'. "
+                f"Received: kind={feature.kind!r}, dtype={feature.dtype!r}"
+            )
+    elif isinstance(feature.transform, Quantile) != (feature.dtype == "float32"):
+        raise ValueError(
+            "the transforms Quantile and Age are for dtype 'float32', which takes no other one. "
+            f"Received: dtype={feature.dtype!r}, transform={feature.transform.kind!r}"
+        )

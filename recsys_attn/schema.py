@@ -20,9 +20,16 @@ from recsys_attn.id_transforms import (
     Age,
     IdTransform,
     OwnTransform,
-    Quantile,
+    check_id_transform,
 )
 from recsys_attn.loss_options import LossName, LossOptions, loss_options
+from recsys_attn.number_options import (
+    DEFAULT_ENCODING,
+    EncodingName,
+    NumericTransform,
+    check_encoding,
+    check_transform,
+)
 
 Side = Literal["context", "candidate"]
 RawType = Literal["string", "int64", "float32"]
@@ -31,9 +38,6 @@ PADDING_ID = 0  # a missing value or padding: never attended, embedded as zeros
 UNKNOWN_ID = 1  # a value outside of the fitted vocabulary
 RESERVED_IDS = 2
 CANDIDATE_MASK = "candidate_mask"  # optional model input (B, T): False for padded candidates
-
-
-NumericTransform = Literal["log1p", "standardise"]
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ class Categorical:
 
 @dataclass(frozen=True)
 class Numeric:
-    """A number, embedded as its (transformed) value times a learned vector.
+    """A number, embedded by its encoding; a missing one is zeros.
 
     Args:
         name: Name of the column, of the model input and of the signature input.
@@ -80,6 +84,13 @@ class Numeric:
             keep their sign), `"standardise"` (subtracts the mean of the training rows and divides
             by their deviation).
         width: Embedding width. Defaults to that of the model.
+        encoding: From the transformed value to a vector: `"linear"` is the value times a vector;
+            `"buckets"` adds a vector of its quantile bucket; `"piecewise_linear"` is a polygon
+            over its quantiles. Choose `"linear"` to compare with papers.
+        bins: Number of buckets or pieces, for all encodings but `"linear"`. Raise it with millions
+            of rows.
+        boundaries: Quantiles of the transformed training values, in increasing order; set by
+            fitting, so left out in an experiment file. Defaults to those of standard normal values.
         dtype: Type of the raw value.
     """
 
@@ -87,23 +98,20 @@ class Numeric:
     side: Side = "candidate"
     transform: tuple[NumericTransform, ...] = ("standardise",)
     width: int | None = None
+    encoding: EncodingName = DEFAULT_ENCODING
+    bins: int = 20
+    boundaries: tuple[float, ...] | None = None
     dtype: Literal["float32"] = "float32"
     kind: Literal["numeric"] = "numeric"
 
     def __post_init__(self) -> None:
         _check_feature(self)
-        if isinstance(self.transform, str):
-            raise ValueError(
-                f"Feature {self.name!r}: `transform` must be a tuple of steps. Received: "
-                f"transform={self.transform!r}. Write ({self.transform!r},)"
-            )
+        with _of(f"Feature {self.name!r}"):
+            check_transform(self.transform)
+            check_encoding(self.encoding, self.bins, self.boundaries)
         object.__setattr__(self, "transform", tuple(self.transform))
-        for step in self.transform:
-            if step not in get_args(NumericTransform):
-                raise ValueError(
-                    f"Feature {self.name!r}: unknown step in `transform`. "
-                    + unknown_name(step, get_args(NumericTransform))
-                )
+        if self.boundaries is not None:
+            object.__setattr__(self, "boundaries", tuple(self.boundaries))
 
 
 @dataclass(frozen=True)
@@ -296,6 +304,16 @@ class Schema:
         )
         return Schema(features, self.tasks)
 
+    def with_boundaries(self, boundaries: Mapping[str, tuple[float, ...] | None]) -> Schema:
+        """Returns the schema with the boundaries of numeric features."""
+        features = tuple(
+            dataclasses.replace(feature, boundaries=boundaries[feature.name])
+            if isinstance(feature, Numeric) and feature.name in boundaries
+            else feature
+            for feature in self.features
+        )
+        return Schema(features, self.tasks)
+
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON; see `from_dict`."""
         return {
@@ -361,32 +379,8 @@ def _of(owner: str) -> Iterator[None]:
 
 def _check_id_feature(feature: Categorical | Sequence) -> None:
     _check_feature(feature)
-    if not isinstance(feature.transform, IdTransform):
-        raise ValueError(
-            f"Feature {feature.name!r}: `transform` must be a Vocabulary, a Hash, a Quantile, an "
-            "Age or an OwnTransform. "
-            f"Received: transform={feature.transform!r}"
-        )
-    if isinstance(feature.transform, OwnTransform):
-        return
-    if isinstance(feature.transform, Age):
-        if feature.table_width is not None:
-            raise ValueError(
-                f"Feature {feature.name!r}: the transform 'age' makes times, which have no table. "
-                f"Received: table_width={feature.table_width}. Remove it"
-            )
-        if not isinstance(feature, Sequence) or feature.shares or feature.dtype == "string":
-            raise ValueError(
-                f"Feature {feature.name!r}: the transform 'age' is for a Sequence of seconds that "
-                "shares no table, with the dtype 'float32' or 'int64'. Received: "
-                f"kind={feature.kind!r}, dtype={feature.dtype!r}"
-            )
-    elif isinstance(feature.transform, Quantile) != (feature.dtype == "float32"):
-        raise ValueError(
-            f"Feature {feature.name!r}: the transforms Quantile and Age are for dtype 'float32', "
-            f"which takes no other one. Received: dtype={feature.dtype!r}, "
-            f"transform={feature.transform.kind!r}"
-        )
+    with _of(f"Feature {feature.name!r}"):
+        check_id_transform(feature)
 
 
 def _check_unique(argument: str, names: list[str]) -> None:

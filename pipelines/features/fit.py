@@ -13,6 +13,7 @@ from pipelines.engines.base import Engine, tree
 from pipelines.features.continued import earlier_transform, is_counted
 from pipelines.features.fitted import FittedFeatures, fitter, raw_column
 from pipelines.features.lists import flatten_list
+from pipelines.features.numeric import NumericTransform
 from pipelines.features.transforms import Growing, Transform
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.footers import Footers
@@ -40,7 +41,8 @@ def finish(schema: Schema, states: States, earlier: FittedFeatures | None = None
     """Transforms and table sizes from the states of the whole data, behind an earlier run."""
     transforms = {f.name: _finished(f, states.get(f.name), earlier) for f in owners(schema)}
     sizes = {n: t.size for n, t in transforms.items() if hasattr(t, "size")}
-    return FittedFeatures(schema.with_sizes(sizes), transforms)
+    boundaries = {n: t.boundaries for n, t in transforms.items() if isinstance(t, NumericTransform)}
+    return FittedFeatures(schema.with_sizes(sizes).with_boundaries(boundaries), transforms)
 
 
 def _finished(feature: Feature, state: Any, earlier: FittedFeatures | None) -> Transform:

@@ -25,6 +25,7 @@ from pipelines.items import ItemTable, UserTable
 from pipelines.storage.columns import arrow_type
 from pipelines.storage.dataset import open_parquet
 from recsys_attn.id_transforms import OwnTransform
+from recsys_attn.number_encodings import ENCODINGS
 from recsys_attn.schema import (
     Categorical,
     Feature,
@@ -41,7 +42,8 @@ from recsys_attn.schema import (
 def fitter(feature: Feature) -> Fitter:
     """The fitter of a feature's transform."""
     if isinstance(feature, Numeric):
-        return TRANSFORMS["numeric"](feature.transform)
+        shares = ENCODINGS[feature.encoding].shares(feature.bins)
+        return TRANSFORMS["numeric"](feature.transform, shares)
     transform = feature.transform
     if isinstance(transform, OwnTransform):
         return TRANSFORMS[transform.name](**transform.options)

@@ -1,8 +1,8 @@
-"""Numbers: log1p and standardising, in the schema's order."""
+"""Numbers: log1p and standardising, in the schema's order, and the quantiles of the result."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from pipelines.features.graph_transform import (
     finite_numbers,
     is_missing_tensor,
 )
+from pipelines.features.sketches import merged, quantiles, sketch
 from pipelines.features.transforms import TRANSFORMS
 
 _ROUNDING = 1e-12  # of the mean of equal numbers, relative to it
@@ -46,11 +47,19 @@ class NumericTransform:
 
     The steps are those of float64, as a Unix time less its mean would lose its values in float32.
     The result is clipped to [-1e6, 1e6].
+
+    Args:
+        steps: The steps in their order.
+        mean: Mean of the training rows.
+        deviation: Their deviation.
+        boundaries: Quantiles of the results of the training rows, if the model's encoding needs
+            them; they change no result.
     """
 
     steps: tuple[str, ...]
     mean: float = 0.0
     deviation: float = 1.0
+    boundaries: tuple[float, ...] | None = None
 
     def apply(self, values: pa.Array) -> np.ndarray:
         return apply_graph(self._compiled, values)
@@ -82,36 +91,60 @@ class NumericTransform:
             "steps": list(self.steps),
             "mean": self.mean,
             "deviation": self.deviation,
+            "boundaries": None if self.boundaries is None else list(self.boundaries),
         }
+
+
+State = tuple[Moments, bytes | None]
 
 
 @TRANSFORMS.register("numeric")
 @dataclass(frozen=True)
 class NumericFitter:
-    """Fits mean and deviation of the numbers that enter `standardise`."""
+    """Fits mean and deviation of the numbers that enter `standardise`, and quantiles.
+
+    Args:
+        steps: The steps in their order.
+        shares: The shares of the training rows below each of the boundaries.
+    """
 
     steps: tuple[str, ...]
+    shares: tuple[float, ...] = ()
 
-    def fit_batch(self, values: pa.Array) -> Moments:
+    def fit_batch(self, values: pa.Array) -> State:
         numbers = finite_numbers(values)
+        # The steps keep the order of numbers, so those that enter have the same quantiles.
+        digest = sketch(numbers) if self.shares else None
         for step in self.steps:
             if step == "standardise":
                 break
             numbers = np.sign(numbers) * np.log1p(np.abs(numbers))
         if not len(numbers):
-            return Moments()
+            return Moments(), digest
         mean = float(numbers.mean())
-        return Moments(len(numbers), mean, float(np.square(numbers - mean).sum()))
+        return Moments(len(numbers), mean, float(np.square(numbers - mean).sum())), digest
 
-    def merge(self, first: Moments, second: Moments) -> Moments:
-        return first.merged(second)
+    def merge(self, first: State, second: State) -> State:
+        (moments, digest), (others, other) = first, second
+        return moments.merged(others), merged(digest, other) if digest and other else None
 
-    def finish(self, state: Moments) -> NumericTransform:
-        deviation = (state.squares / state.count) ** 0.5 if state.count else 0.0
+    def finish(self, state: State) -> NumericTransform:
+        moments, digest = state
+        deviation = (moments.squares / moments.count) ** 0.5 if moments.count else 0.0
         # A constant column deviates only by rounding: it becomes zeros, not huge numbers.
-        if deviation <= _ROUNDING * abs(state.mean):
+        if deviation <= _ROUNDING * abs(moments.mean):
             deviation = 1.0
-        return NumericTransform(self.steps, state.mean, deviation)
+        transform = NumericTransform(self.steps, moments.mean, deviation)
+        if digest is None:
+            return transform
+        boundaries = np.unique(transform.apply(pa.array(quantiles(digest, self.shares))))
+        return replace(transform, boundaries=tuple(boundaries.tolist()))
 
     def load(self, state: dict[str, Any]) -> NumericTransform:
-        return NumericTransform(self.steps, state["mean"], state["deviation"])
+        boundaries = state["boundaries"]
+        return NumericTransform(
+            self.steps,
+            state["mean"],
+            state["deviation"],
+            None if boundaries is None else tuple(boundaries),
+        )

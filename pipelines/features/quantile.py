@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import datasketches
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
@@ -16,10 +15,9 @@ from pipelines.features.graph_transform import (
     finite_numbers,
     is_missing_tensor,
 )
+from pipelines.features.sketches import merged, quantiles, sketch
 from pipelines.features.transforms import TRANSFORMS
 from recsys_attn.schema import PADDING_ID, RESERVED_IDS
-
-_COMPRESSION = 2000  # t-digest's k: an error of rank of 0.1 % on a million log-normal values
 
 
 class QuantileTransform:
@@ -53,32 +51,19 @@ class QuantileTransform:
 @TRANSFORMS.register("quantile")
 @dataclass(frozen=True)
 class QuantileFitter:
-    """Sketches the distribution with a t-digest, which is mergeable and deterministic.
-
-    The state is the serialized sketch, because sketches merge differently after serialization;
-    so states of other processes give the same boundaries.
-    """
+    """Fits the quantiles that bound buckets of equal shares."""
 
     buckets: int
 
     def fit_batch(self, values: pa.Array) -> bytes:
-        digest = datasketches.tdigest_double(_COMPRESSION)
-        digest.update(finite_numbers(values))
-        return digest.serialize()
+        return sketch(finite_numbers(values))
 
     def merge(self, first: bytes, second: bytes) -> bytes:
-        digest = datasketches.tdigest_double(_COMPRESSION)
-        digest.merge(datasketches.tdigest_double.deserialize(first))
-        digest.merge(datasketches.tdigest_double.deserialize(second))
-        return digest.serialize()
+        return merged(first, second)
 
     def finish(self, state: bytes) -> QuantileTransform:
-        digest = datasketches.tdigest_double.deserialize(state)
-        if digest.is_empty():
-            return QuantileTransform(np.empty(0))
         shares = np.arange(1, self.buckets) / self.buckets
-        boundaries = np.array([digest.get_quantile(share) for share in shares], "float32")
-        return QuantileTransform(np.unique(boundaries))
+        return QuantileTransform(np.unique(quantiles(state, shares)))
 
     def load(self, state: dict[str, Any]) -> QuantileTransform:
         return QuantileTransform(np.array(state["boundaries"]))

@@ -22,7 +22,8 @@ from tensorflow_serving.apis import input_pb2, model_pb2, predict_pb2, predictio
 
 from pipelines.ingest.table_checks import check_table
 from pipelines.prediction_log.decode import decode as decode_log
-from recsys_attn.schema import Categorical, Quantile, Schema
+from recsys_attn.id_transforms import Quantile
+from recsys_attn.schema import Categorical, Schema
 from serving.client.examples import encode_examples
 from serving.common.errors import InvalidArgument
 from serving.encoding.codec import decode, encode

@@ -15,7 +15,7 @@ FEATURES = (
     Categorical("item", dtype="int64", transform=Vocabulary(min_count=3, max_size=11)),
     Categorical("tags", multivalued=True, max_length=5, transform=Hash(13)),
     Categorical("age", "context", dtype="float32", transform=Quantile(7)),
-    Numeric("price", transform=("log1p", "standardise"), width=3),
+    Numeric("price", transform=("log1p", "standardise"), width=3, boundaries=(-0.5, 2.0)),
     Sequence("clicked", shares="item", dtype="int64", history="clicks", max_length=17),
     Sequence("actions", history="clicks", max_length=17),
 )

@@ -54,8 +54,8 @@ FOLDER_ORDER: Mapping[str, str] = {
     "recsys_attn": (
         "objectives models interactions multitask attention blocks optimizers embeddings losses "
         "initializers constant_factors backend layer registry serialization embedding_tables "
-        "schema loss_options id_transforms options checks masked_mean random_integers "
-        "field_factors tensors named_parts model_names lazy registered"
+        "number_encodings schema loss_options id_transforms number_options options checks "
+        "masked_mean random_integers field_factors tensors named_parts model_names lazy registered"
     ),
     "serving.state": "following online stores saved keyed past definitions columns errors",
     "recsys_attn.attention": (

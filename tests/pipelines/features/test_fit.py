@@ -105,6 +105,39 @@ def test_quantile_buckets_hold_equal_shares(shape):
         np.testing.assert_allclose(below, np.arange(1, buckets) / buckets, atol=0.003)
 
 
+@pytest.mark.parametrize("steps", [(), ("log1p", "standardise"), ("standardise", "log1p")])
+@pytest.mark.parametrize("shape", ["skewed", "few values"])
+def test_boundaries_are_quantiles_of_the_transformed_numbers(shape, steps):
+    rng = np.random.default_rng(3)
+    rows, shares = 2003, tuple(np.arange(8) / 7)
+    numbers = {
+        "skewed": rng.lognormal(0, 4, rows),
+        "few values": rng.choice([0.0, 0.0, 0.0, 1.0, 2.5], rows),
+    }[shape].astype("float32")
+    values = pa.array(numbers, mask=np.arange(rows) % 11 == 0)
+    for parts in partitions(rows):
+        transform = fit_parts(NumericFitter(steps, shares), values, parts)
+        applied = transform.apply(values)
+        known, boundaries = applied[~np.isnan(applied)], np.array(transform.boundaries)
+        assert (boundaries[0], boundaries[-1]) == (known.min(), known.max())
+        assert np.all(np.diff(boundaries) > 0)
+        if shape == "few values":
+            assert set(known) >= set(boundaries)
+            continue
+        below = [np.mean(known < boundary) for boundary in boundaries]
+        np.testing.assert_allclose(below, shares, atol=0.003)
+
+
+def test_boundaries_of_one_value_and_of_none():
+    fitter = NumericFitter(("log1p", "standardise"), (0.0, 0.5, 1.0))
+    parts = [np.arange(2), np.arange(2, 3)]
+    constant = fit_parts(fitter, pa.array([7.5] * 3, pa.float32()), parts)
+    (boundary,) = constant.boundaries
+    np.testing.assert_allclose(boundary, 0, atol=1e-6)
+    assert fit_parts(fitter, pa.array([None] * 3, pa.float32()), parts).boundaries == ()
+    assert fit_parts(NumericFitter(()), pa.array([7.5] * 3, pa.float32()), parts).boundaries is None
+
+
 def test_a_schema_fits_alike_in_any_batches():
     table = shop.table(211, seed=1)
     whole = fit(shop.SCHEMA, [table])
@@ -137,7 +170,7 @@ def test_known_values_keep_their_ids_and_new_ones_follow() -> None:
     features = (
         Categorical("city", transform=limits),
         Categorical("brand", transform=Hash(5)),
-        Numeric("age"),
+        Numeric("age", encoding="buckets", bins=3),
         Categorical("price", dtype="float32", transform=Quantile(3)),
         Categorical("other", dtype="int64", transform=Vocabulary(min_count=2)),
     )
@@ -166,4 +199,6 @@ def test_known_values_keep_their_ids_and_new_ones_follow() -> None:
         alone = fit(schema, [rows]).transforms[name]
         assert fitted.transforms[name].values.equals(alone.values)
     assert fitted.schema["city"].size == 5 + 2
+    assert fitted.schema["age"] == earlier.schema["age"]
+    assert len(fitted.schema["age"].boundaries) == 3
     assert new_values(fitted, earlier) == {"city": 2, "brand": 0, "price": 0}

@@ -179,7 +179,7 @@ def test_named_features_are_found_among_fields_of_several_widths() -> None:
         page = INPUTS["page"][b]
         np.testing.assert_allclose(named[b, t, 3:7], wide[page] if page else 0, atol=1e-6)
         age = np.nan_to_num(INPUTS["age"][b])
-        (of_age,) = [v for k, v in model.embedding._vector_weights.items() if "context" in k]
+        (of_age,) = [w for w in model.embedding.weights if "context_vectors" in w.name]
         np.testing.assert_allclose(named[b, t, 7:], age * numpy(of_age)[0], atol=1e-6)
 
 
