@@ -71,6 +71,7 @@ EXAMPLES: Mapping[str, Any] = {
     "features.width": 32,
     "features.table_width": 8,
     "features.size": 1002,
+    "features.boundaries": [-1.5, 0.0, 1.5],
     "features.shares": "item_id",
     "features.transform.max_size": 100_000,
     "features.transform.buckets": 50_000,

@@ -9,7 +9,7 @@ from typing import Any
 
 from keras import ops
 
-from recsys_attn.number_encodings import number_groups
+from recsys_attn.number_encodings.fields import number_groups
 from recsys_attn.schema import Categorical, Feature, Numeric, Schema, Sequence, Side, is_age
 from recsys_attn.tensors import Tensor
 

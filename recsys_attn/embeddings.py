@@ -15,7 +15,7 @@ from recsys_attn.checks import require_positive, unknown_name
 from recsys_attn.embedding_tables import Table, cut, plan_tables, projected, width_of
 from recsys_attn.layer import Layer
 from recsys_attn.masked_mean import masked_mean
-from recsys_attn.number_encodings import NumberFields
+from recsys_attn.number_encodings.fields import NumberFields
 from recsys_attn.schema import (
     CANDIDATE_MASK,
     PADDING_ID,
@@ -105,7 +105,9 @@ class FeatureEmbedding(Layer):
         self.embeddings_regularizer = keras.regularizers.get(embeddings_regularizer)
         self._tables = plan_tables(self.schema, width)
         self._numbers = {
-            (side, table.width): NumberFields([self.schema[name] for name in names])
+            (side, table.width): NumberFields(
+                [f for name in names if isinstance(f := self.schema[name], Numeric)]
+            )
             for table in self._tables
             for side, names in table.numerics.items()
             if names

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from recsys_attn.checks import require_positive, unknown_name
 
 NumericTransform = Literal["log1p", "standardise"]
-EncodingName = Literal["linear", "buckets", "piecewise_linear"]
+EncodingName = Literal["linear", "buckets", "piecewise_linear", "periodic", "autodis"]
 
 DEFAULT_ENCODING: EncodingName = "linear"
 

@@ -85,10 +85,11 @@ class Numeric:
             by their deviation).
         width: Embedding width. Defaults to that of the model.
         encoding: From the transformed value to a vector: `"linear"` is the value times a vector;
-            `"buckets"` adds a vector of its quantile bucket; `"piecewise_linear"` is a polygon
-            over its quantiles. Choose `"linear"` to compare with papers.
-        bins: Number of buckets or pieces, for all encodings but `"linear"`. Raise it with millions
-            of rows.
+            `"buckets"` adds a vector of its quantile bucket; `"piecewise_linear"` is a polygon over
+            its quantiles; `"periodic"` has waves, `"autodis"` a mean of vectors by learned weights.
+            Choose `"linear"` to compare with papers.
+        bins: Number of buckets, pieces, frequencies or averaged vectors, for all encodings but
+            `"linear"`. Raise it with millions of rows.
         boundaries: Quantiles of the transformed training values, in increasing order; set by
             fitting, so left out in an experiment file. Defaults to those of standard normal values.
         dtype: Type of the raw value.

@@ -25,7 +25,7 @@ from pipelines.items import ItemTable, UserTable
 from pipelines.storage.columns import arrow_type
 from pipelines.storage.dataset import open_parquet
 from recsys_attn.id_transforms import OwnTransform
-from recsys_attn.number_encodings import ENCODINGS
+from recsys_attn.number_encodings.fields import ENCODINGS
 from recsys_attn.schema import (
     Categorical,
     Feature,

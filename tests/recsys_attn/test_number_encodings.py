@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from recsys_attn.embeddings import FeatureEmbedding
-from recsys_attn.number_encodings import ENCODINGS
+from recsys_attn.number_encodings.fields import ENCODINGS
 from recsys_attn.number_options import EncodingName
 from recsys_attn.schema import Numeric, Schema, Task
 from tests.support.arrays import numpy
@@ -23,7 +23,7 @@ BOUNDARIES = {
     "constant": (0.5,),
     "empty": (),
 }
-VALUES = np.array([-3.0, -1.5, -0.3, 0.0, 0.06, 0.125, 0.5, 0.51, 1.99, 2.0, 3.0, 1e6, np.nan])
+VALUES = np.array([-3.0, -1.5, -0.3, 0.0, 0.06, 0.125, 0.5, 0.51, 1.99, 2.0, 3.0, 97.0, np.nan])
 Vector = np.ndarray
 
 
@@ -44,10 +44,27 @@ def piecewise_linear(x: float, boundaries: Sequence[float], vectors: Vector) -> 
     return result
 
 
+def periodic(x: float, _: Sequence[float], vectors: Vector, frequencies: Vector) -> Vector:
+    angles = 2 * np.pi * frequencies * x
+    waves = np.cos(angles) @ vectors[2 : 2 + BINS] + np.sin(angles) @ vectors[2 + BINS :]
+    return vectors[0] + x * vectors[1] + waves
+
+
+def autodis(
+    x: float, _: Sequence[float], vectors: Vector, scales: Vector, matrices: Vector
+) -> Vector:
+    hidden = x * scales
+    logits = np.where(hidden > 0, hidden, 0.01 * hidden) @ matrices
+    weights = np.exp(logits - logits.max())
+    return weights @ vectors / weights.sum()
+
+
 FORMULAS: dict[str, Callable[..., Vector]] = {
     "linear": linear,
     "buckets": buckets,
     "piecewise_linear": piecewise_linear,
+    "periodic": periodic,
+    "autodis": autodis,
 }
 
 
@@ -70,9 +87,9 @@ def numeric(encoding: Any, name: str, **options: Any) -> Numeric:
     return Numeric(name, encoding=encoding, **options)
 
 
-def only_weight(layer: FeatureEmbedding) -> Vector:
-    (weight,) = layer.weights
-    return numpy(weight).astype("float64")
+def weights_of(layer: FeatureEmbedding, place: int) -> list[Vector]:
+    """The weights of a feature."""
+    return [numpy(weight)[place].astype("float64") for weight in layer.weights]
 
 
 def test_each_name_has_its_class_and_formula() -> None:
@@ -86,11 +103,11 @@ def test_vectors_are_those_of_the_formula(encoding: str, side: Any) -> None:
     layer = embedding_of(*(numeric(encoding, name, side=side) for name in BOUNDARIES))
     rows = {"context": (len(VALUES),), "candidate": (1, len(VALUES))}[side]
     inputs = {name: VALUES.reshape(rows).astype("float32") for name in BOUNDARIES}
-    weight = only_weight(layer)
     for place, (name, vectors) in enumerate(vectors_of(layer, inputs, side).items()):
+        weights = weights_of(layer, place)
         for x, vector in zip(VALUES, vectors.reshape(-1, E), strict=True):
             formula = FORMULAS[encoding]
-            expected = formula(x, BOUNDARIES[name], weight[place]) if x == x else np.zeros(E)
+            expected = formula(x, BOUNDARIES[name], *weights) if x == x else np.zeros(E)
             np.testing.assert_allclose(vector, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -113,7 +130,7 @@ def test_pieces_join() -> None:
     (vectors,) = vectors_of(layer, {"full": steps}, "candidate").values()
     differences = np.diff(vectors[0], axis=0)
     assert differences.min() >= -1e-6
-    steepest = (weight[0, 1:] / np.diff(BOUNDARIES["full"])[:, None]).max()
+    steepest = (weight[0, 1:7] / np.diff(BOUNDARIES["full"])[:, None]).max()
     assert differences.max() <= 1.01 * steepest * np.diff(steps[0]).max()
     outside = vectors[0][(steps[0] < -1.5) | (steps[0] > 2.0)]
     assert len(np.unique(outside.round(5), axis=0)) == 2
@@ -121,7 +138,7 @@ def test_pieces_join() -> None:
 
 def test_one_piece_is_linear() -> None:
     layer = embedding_of(numeric("piecewise_linear", "full", bins=1, boundaries=(-1.0, 3.0)))
-    bias, slope = only_weight(layer)[0]
+    ((bias, slope),) = weights_of(layer, 0)
     values = np.linspace(-1, 3, 11, dtype="float32")[None]
     (vectors,) = vectors_of(layer, {"full": values}, "candidate").values()
     expected = bias + (values[0, :, None] + 1) / 4 * slope
@@ -152,6 +169,8 @@ MIXED = (
     numeric("linear", "empty"),
     numeric("piecewise_linear", "merged"),
     numeric("buckets", "constant", bins=3),
+    Numeric("waves", encoding="periodic", bins=3),
+    Numeric("mean", encoding="autodis", bins=3),
     Numeric("other", encoding="buckets", bins=BINS, boundaries=(0.0, 1.0)),
 )
 
@@ -167,7 +186,7 @@ def test_features_keep_their_vectors_beside_other_encodings() -> None:
         alone.take_rows(layer)
         found = vectors_of(alone, inputs, "candidate")[feature.name]
         np.testing.assert_allclose(found, together[feature.name], rtol=1e-5, atol=1e-7)
-    two = embedding_of(MIXED[4], MIXED[2])
+    two = embedding_of(MIXED[-1], MIXED[2])
     two.take_rows(layer)
     for name, found in vectors_of(two, inputs, "candidate").items():
         np.testing.assert_allclose(found, together[name], rtol=1e-5, atol=1e-7)
@@ -175,11 +194,12 @@ def test_features_keep_their_vectors_beside_other_encodings() -> None:
 
 @pytest.mark.parametrize("encoding", FORMULAS)
 def test_new_vectors_are_as_large_as_rows_of_tables(encoding: str) -> None:
-    feature = Numeric("age", encoding=encoding, bins=13)  # type: ignore[arg-type]
-    layer = embedding_of(feature, width=101, embeddings_initializer=None)
-    values = np.random.default_rng(2).normal(size=(1, 211)).astype("float32")
-    vectors = vectors_of(layer, {"age": values}, "candidate")["age"]
-    np.testing.assert_allclose(np.sqrt(np.mean(vectors**2)), 0.01, rtol=0.2)
+    features = [Numeric(f"n{i}", encoding=encoding, bins=13) for i in range(7)]  # type: ignore[arg-type]
+    layer = embedding_of(*features, width=31, embeddings_initializer=None)
+    rng = np.random.default_rng(2)
+    inputs = {f.name: rng.normal(size=(1, 211)).astype("float32") for f in features}
+    vectors = list(vectors_of(layer, inputs, "candidate").values())
+    np.testing.assert_allclose(np.sqrt(np.mean(np.square(vectors))), 0.01, rtol=0.2)
 
 
 def test_bad_options_are_named() -> None:

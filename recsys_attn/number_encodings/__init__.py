@@ -1,0 +1,1 @@
+"""Encodings of numbers: from values to vectors, one class for each name."""
