@@ -113,6 +113,7 @@ EXAMPLES: Mapping[str, Any] = {
     "training.batch_size": 256,
     "training.embeddings_l2": 10.0,
     "training.embeddings_stddev": 1e-4,
+    "training.id_dropout": 0.1,
     "training.shards": 4,
     "training.embeddings_learning_rate": 0.01,
     "training.clip_norm": 5.0,

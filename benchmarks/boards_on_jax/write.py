@@ -41,6 +41,7 @@ KNOWN = {
     "patience",
     "embeddings_l2",
     "embeddings_stddev",
+    "id_dropout",
 }
 # Of no effect on the order of the scores, or of a processor alone.
 _WITHOUT_EFFECT = {
@@ -94,6 +95,7 @@ def unknown_options(experiment: Experiment) -> list[str]:
         "no training.batch_size": options.batch_size is None,
         f"training.optimizer = {options.optimizer!r}": options.optimizer
         not in ("adam", "lazy_adam"),
+        "a training.id_dropout that is not 0": options.id_dropout != 0,
         # The penalty of rows comes after the clipping, and here before it.
         "training.clip_norm with lazy_adam": options.clip_norm and options.optimizer != "adam",
         "a training.monitor that is not an AUC": set(experiment.monitor.metrics.values())

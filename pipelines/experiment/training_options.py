@@ -161,9 +161,9 @@ class TrainingOptions(LoopOptions):
             else 0.
         embeddings_stddev: Standard deviation of the initial rows of the embedding tables. Lower it
             where seeds differ much; BARS has 1e-4. None: 0.01.
-        id_dropout: Share of the ids of a step that are made unknown. Set 0.1 where many users or
-            items are new at serving, so that the row of unknown values is trained; the model
-            learns more slowly.
+        id_dropout: Share of all ids of a step that are made unknown; 0 for none. None: half of
+            those that only the last train rows have, as a model trained before them would not know
+            them; so the row of unknown values learns what new ids are.
         state_dropout: Share of the requests of a step whose features of a store (columns of
             `data.histories`, `data.aggregates` and `data.users`) are all missing. Set 0.05 for a
             model behind `serve --state`, so that it has seen what it gets when the store does not
@@ -197,7 +197,7 @@ class TrainingOptions(LoopOptions):
     embeddings_stddev: float | None = Field(default=None, gt=0)
     jit_compile: bool | None = None
     micro_batch_size: int | None = Field(default=None, ge=0)
-    id_dropout: float = Field(default=0.0, ge=0, lt=1)
+    id_dropout: float | None = Field(default=None, ge=0, lt=1)
     state_dropout: float = Field(default=0.0, ge=0, lt=1)
     calibrate: bool = True
     negatives: NegativeOptions | None = None

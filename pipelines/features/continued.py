@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipelines.features.fitted import FittedFeatures, fitter
 from pipelines.features.transforms import Growing, Transform
-from recsys_attn.schema import Feature
+from recsys_attn.schema import RESERVED_IDS, Feature
 
 
 def earlier_transform(feature: Feature, earlier: FittedFeatures | None) -> Transform | None:
@@ -30,12 +30,17 @@ def is_counted(feature: Feature, earlier: FittedFeatures | None) -> bool:
     return earlier_transform(feature, earlier) is None or isinstance(fitter(feature), Growing)
 
 
-def new_values(fitted: FittedFeatures, earlier: FittedFeatures) -> dict[str, int]:
-    """How many values each table of `earlier` has more now."""
-    before = {name: getattr(of, "size", 0) for name, of in earlier.transforms.items()}
+def known_values(fitted: FittedFeatures, earlier: FittedFeatures) -> dict[str, int]:
+    """How many values of each table are those of `earlier`, which keep their ids."""
     return {
-        name: transform.size - before[name]
+        name: getattr(earlier.transforms[name], "size", RESERVED_IDS) - RESERVED_IDS
         for name, transform in fitted.transforms.items()
         if hasattr(transform, "size")
         and earlier_transform(fitted.schema[name], earlier) is not None
     }
+
+
+def new_values(fitted: FittedFeatures, earlier: FittedFeatures) -> dict[str, int]:
+    """How many values each table of `earlier` has more now."""
+    known = known_values(fitted, earlier)
+    return {name: fitted.transforms[name].size - RESERVED_IDS - n for name, n in known.items()}

@@ -21,6 +21,7 @@ from pipelines.features import unfitted as unfitted
 from pipelines.features import vocabulary as vocabulary
 from pipelines.features.lists import check_aligned, drop_missing, flatten_list, pad_last
 from pipelines.features.transforms import TRANSFORMS, Fitter, Transform
+from pipelines.features.unseen import UnseenValues, load_unseen, save_unseen
 from pipelines.items import ItemTable, UserTable
 from pipelines.storage.columns import arrow_type
 from pipelines.storage.dataset import open_parquet
@@ -60,12 +61,14 @@ class FittedFeatures:
         transforms: The transforms by the names of the tables' owners.
         items: The item table, if the experiment has one.
         users: The user table, if it has one.
+        unseen: New values of the last train rows and of the validation rows, by feature.
     """
 
     schema: Schema
     transforms: Mapping[str, Transform]
     items: ItemTable | None = None
     users: UserTable | None = None
+    unseen: Mapping[str, UnseenValues] = dataclasses.field(default_factory=dict)
 
     @property
     def item_features(self) -> tuple[str, ...]:
@@ -154,7 +157,8 @@ class FittedFeatures:
     def without(self, names: tuple[str, ...]) -> FittedFeatures:
         """These transforms, without some features."""
         features = tuple(f for f in self.schema.features if f.name not in names)
-        return replace(self, schema=Schema(features, self.schema.tasks))
+        unseen = {name: of for name, of in self.unseen.items() if name not in names}
+        return replace(self, schema=Schema(features, self.schema.tasks), unseen=unseen)
 
     def with_tasks(self, tasks: tuple[Task, ...]) -> FittedFeatures:
         """These transforms, of which none depends on the tasks, for other tasks."""
@@ -166,6 +170,7 @@ class FittedFeatures:
             self.items.save(folder)
         if self.users is not None:
             self.users.save(folder)
+        save_unseen(self.unseen, folder)
         states: dict[str, Any] = {}
         for name, transform in self.transforms.items():
             state = dict(transform.state())
@@ -188,7 +193,8 @@ class FittedFeatures:
         transforms = {
             name: _load(state, folder, schema[name]) for name, state in saved["transforms"].items()
         }
-        return cls(schema, transforms, ItemTable.load(folder), UserTable.load(folder))
+        tables = ItemTable.load(folder), UserTable.load(folder)
+        return cls(schema, transforms, *tables, load_unseen(folder))
 
 
 def _own(feature: Feature) -> OwnTransform | None:

@@ -24,6 +24,7 @@ from pipelines.ingest.feature_tables import ITEMS, USERS, with_features
 from pipelines.ingest.item_features import check_covered, read_items
 from pipelines.ingest.log_state import LogState, StaticTable
 from pipelines.ingest.make_columns import MadeColumns, no_rows
+from pipelines.ingest.row_order import RowOrder
 from pipelines.ingest.source import SPLITS, Source, SourceContext
 from pipelines.ingest.sources import SOURCES
 from pipelines.ingest.split_summary import SplitSummary
@@ -68,7 +69,8 @@ def ingest(
         For the manifest: `rows` by split, `columns` with their types, the column `request` or
         None; `labels`, the rows whose label is known and the positive ones, and `comparable`, the
         requests with a positive and a negative, by task and split; `times`, the first and last
-        time by split, or None; `late`, the rows that are too late behind another run to count.
+        time by split, or None; `order`, the arguments of the train rows' `RowOrder`; `late`, the
+        rows that are too late behind another run to count.
 
     Raises:
         PipelineError: A file, a column, a value or a split is invalid.
@@ -168,6 +170,7 @@ def _write(
         "labels": summary.labels,
         "comparable": summary.comparable,
         "times": summary.times,
+        "order": dataclasses.asdict(RowOrder.of(options, source, writer.columns)),
     }
 
 

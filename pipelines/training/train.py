@@ -14,6 +14,7 @@ from pipelines.common.progress import Progress
 from pipelines.experiment.config import Experiment
 from pipelines.experiment.training_options import TrainingOptions
 from pipelines.features import FittedFeatures
+from pipelines.features.unseen import late_ids, train_lines
 from pipelines.feed import (
     LENGTHS,
     TRAINING_CANDIDATES,
@@ -159,7 +160,7 @@ def train(
         )
         for sentence in _from_other_runs(said, options, saver, fitted):
             reporter.say(sentence)
-        for sentence in _advice(model, feeds[0], experiment) if workers.is_chief else ():
+        for sentence in _advice(model, feeds[0], experiment, fitted) if workers.is_chief else ():
             reporter.say(sentence)
         calibration = model.calibration()
         model.calibrate({})  # the older run's is of other rows
@@ -238,23 +239,32 @@ def _step(
     mode: TowerMode,
     teacher: Teacher | None,
 ) -> TrainStep:
-    options, users = experiment.training, read.users
-    of_state = [*experiment.data.made, *(users.features if users else ())]
     return TrainStep(
         model,
         optimizer,
         Layout.of(read.schema),
         mode.jit_compile,
         mode.micro_batch_size,
-        InputDropout(model.schema, options.id_dropout, options.state_dropout, of_state),
+        _dropout(experiment, model, read),
         teacher,
-        make_task_weights(options, model),
+        make_task_weights(experiment.training, model),
     )
 
 
-def _advice(model: RankingModel, feed: Feed, experiment: Experiment) -> list[str]:
+def _dropout(experiment: Experiment, model: RankingModel, read: FittedFeatures) -> InputDropout:
+    options, users = experiment.training, read.users
+    of_state = [*experiment.data.made, *(users.features if users else ())]
+    late = {} if options.id_dropout is not None else late_ids(read.unseen)
+    ids = options.id_dropout or 0.0
+    return InputDropout(model.schema, late, ids, options.state_dropout, of_state)
+
+
+def _advice(
+    model: RankingModel, feed: Feed, experiment: Experiment, fitted: FittedFeatures
+) -> list[str]:
     """Returns advice on what to change before the training."""
-    return [*unread_features(model), *shuffle_advice(feed, experiment.tasks)]
+    late = train_lines(fitted.unseen) if experiment.training.id_dropout is None else ()
+    return [*unread_features(model), *shuffle_advice(feed, experiment.tasks), *late]
 
 
 def _warnings(

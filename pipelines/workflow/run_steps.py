@@ -30,6 +30,7 @@ from pipelines.export.file_list import versions_in
 from pipelines.features import FittedFeatures, fit_split
 from pipelines.features.continued import new_values
 from pipelines.features.fit_warnings import coarse_features, empty_features, nothing_to_learn
+from pipelines.features.unseen import UnseenValues
 from pipelines.ingest.source import SPLITS
 from pipelines.items import ItemTable, UserTable
 from pipelines.items.item_table import FILE as ITEMS
@@ -134,11 +135,13 @@ class RunSteps(ABC):
                 progress.finish(warning)
             data = self.run.path("ingest")
             items, users = ItemTable.load(data), UserTable.load(data)
-            fitted = dataclasses.replace(fitted, items=items, users=users)
+            unseen = self._unseen(fitted, earlier, progress)
+            fitted = dataclasses.replace(fitted, items=items, users=users, unseen=unseen)
             fitted.save(folder)
             sized = ((f.name, getattr(f, "size", None)) for f in fitted.schema.features)
             sizes = {name: size for name, size in sized if size}
-            return {"rows": train.rows, "table_rows": sizes}
+            shares = {name: of.shares for name, of in unseen.items()}
+            return {"rows": train.rows, "table_rows": sizes, "unseen": shares}
 
         sources = {} if behind is None else behind.fingerprint("fit")
         self._execute("fit", build, sources=sources)
@@ -147,6 +150,12 @@ class RunSteps(ABC):
     def _behind(self) -> EarlierRun | None:
         """The run whose state and ids this one continues."""
         return None
+
+    def _unseen(
+        self, fitted: FittedFeatures, earlier: FittedFeatures | None, progress: Progress
+    ) -> Mapping[str, UnseenValues]:
+        """The new values of the last train rows and of the validation rows, by feature."""
+        return {}
 
     @abstractmethod
     def _schema(self, train: DataSplit) -> Schema:

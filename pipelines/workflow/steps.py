@@ -27,10 +27,14 @@ from pipelines.experiment.ranked_tasks import check_comparable, check_train_labe
 from pipelines.export.export import export
 from pipelines.export.small_weights import shrink
 from pipelines.features import FittedFeatures
+from pipelines.features.continued import known_values
+from pipelines.features.count_unseen import count_unseen
+from pipelines.features.unseen import UnseenValues, fit_lines, last_share
 from pipelines.feed.chunk import own_request
 from pipelines.ingest import ingest, log_state
 from pipelines.ingest.column_checks import check_nesting
 from pipelines.ingest.item_features import check_covered
+from pipelines.ingest.row_order import RowOrder
 from pipelines.prediction_log.skew import (
     Baseline,
     SkewOptions,
@@ -117,6 +121,23 @@ class Steps(RunSteps):
 
     def _schema(self, train: DataSplit) -> Schema:
         return self.experiment.schema_
+
+    def _unseen(
+        self, fitted: FittedFeatures, earlier: FittedFeatures | None, progress: Progress
+    ) -> Mapping[str, UnseenValues]:
+        data, manifest = self.run.path("ingest"), self.run.manifest("ingest")
+        train, valid = DataSplit(data / "train"), DataSplit(data / "valid")
+        share = last_share(manifest["rows"])
+        known = {} if earlier is None else known_values(fitted, earlier)
+        advance = progress.start("new values", train.rows + valid.rows)
+        try:
+            order = RowOrder(**manifest.get("order", {}))
+            unseen = count_unseen(fitted, train, valid, order, share, known, advance)
+        finally:
+            progress.stop()
+        for line in fit_lines(unseen, share):
+            progress.finish(line)
+        return unseen
 
     def train(self) -> None:
         """Trains the model and keeps its best weights."""

@@ -41,6 +41,7 @@ batch_size = 64
 learning_rate = 0.05
 optimizer = "adam"
 calibrate = false
+id_dropout = 0.0
 
 [evaluation]
 importance_rows = 0
@@ -86,7 +87,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("line", "message"),
     [
         ('"training.optimizer" = "sgd"', "training.optimizer = 'sgd'"),
-        ('"training.id_dropout" = 0.1', "id_dropout"),
+        ('"training.id_dropout" = 0.1', "id_dropout that is not 0"),
         ('"training.clip_norm" = 1.0, "training.optimizer" = "lazy_adam"', "clip_norm with lazy"),
         ('"data.split" = { by = "hash" }', "data that are not those of all models"),
         ('"training.monitor" = "click"', "monitor"),

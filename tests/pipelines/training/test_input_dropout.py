@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -24,6 +26,7 @@ SCHEMA = Schema(
         Numeric("rate"),
         Numeric("age", side="context"),
         Sequence("seen", shares="item", max_length=S),
+        Categorical("user", side="context", size=9),
     ),
     (Task("click"),),
 )
@@ -33,12 +36,17 @@ INPUTS = {
     "seen": tf.constant(IDS[:, :S]),
     "rate": tf.ones((B, T)),
     "age": tf.ones(B),
+    "user": tf.constant(IDS[:, 0]),
     CANDIDATE_MASK: tf.ones((B, T), bool),
 }
 
 
 def _dropped(step: int, ids: float = 0.0, state: float = 0.0) -> dict[str, np.ndarray]:
-    dropout = InputDropout(SCHEMA, ids, state, ["seen", "rate", "of no feature"])
+    return _hidden(step, ids=ids, state=state, state_names=["seen", "rate", "of no feature"])
+
+
+def _hidden(step: int, **options: Any) -> dict[str, np.ndarray]:
+    dropout = InputDropout(SCHEMA, **options)
     return {name: value.numpy() for name, value in dropout(INPUTS, tf.constant(step)).items()}
 
 
@@ -74,3 +82,29 @@ def test_draws_follow_from_the_step() -> None:
     assert (
         (with_ids["item"][:, :T] == UNKNOWN_ID) != (with_ids["seen"][:, :T] == UNKNOWN_ID)
     ).any()
+
+
+def test_late_ids_are_unknown_in_half_of_the_steps() -> None:
+    """A step hides an id as candidate and in histories, or nowhere; tables are drawn apart."""
+    late, steps = np.array([3, 8]), 97
+    hidden = np.zeros((steps, 2, 2))
+    for step in range(steps):
+        inputs = _hidden(step, late={"item": late, "user": late})
+        for table, names in enumerate((("item", "seen"), ("user",))):
+            before = np.concatenate([INPUTS[name].numpy().ravel() for name in names])
+            after = np.concatenate([inputs[name].ravel() for name in names])
+            for number, id_ in enumerate(late):
+                (now,) = np.unique(after[before == id_])
+                assert now in (id_, UNKNOWN_ID)
+                hidden[step, table, number] = now == UNKNOWN_ID
+            others = ~np.isin(before, late)
+            np.testing.assert_array_equal(after[others], before[others])
+    np.testing.assert_allclose(hidden.mean(axis=0), 0.5, atol=0.17)
+    alike = np.corrcoef(hidden.reshape(steps, 4).T)
+    np.testing.assert_allclose(alike, np.eye(4), atol=0.35)
+
+
+def test_without_late_ids_nothing_is_hidden() -> None:
+    inputs = _hidden(7, late={"item": np.array([], np.int32)})
+    for name, before in INPUTS.items():
+        np.testing.assert_array_equal(inputs[name], before)

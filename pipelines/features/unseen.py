@@ -1,0 +1,105 @@
+"""Values that earlier rows lack: those of the last train rows, and of the validation rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+FILE = "unseen.parquet"
+_NOTICEABLE = 0.01
+_MOST = 0.2
+
+
+@dataclass(frozen=True)
+class UnseenValues:
+    """How much of a feature is new to a model that was trained on the rows before.
+
+    Attributes:
+        late: Ids of the values that are new in the last train rows, in ascending order.
+        of_last: Share of the values of the last train rows that the rows before them lack.
+        of_train: Share of the values of all train rows that are late.
+        of_valid: Share of the values of the validation rows that have no row in the table.
+    """
+
+    late: np.ndarray
+    of_last: float
+    of_train: float
+    of_valid: float
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The shares, for a manifest."""
+        return {key: value for key, value in asdict(self).items() if key != "late"}
+
+    @property
+    def is_noticeable(self) -> bool:
+        """Whether validation or the last train rows have many new values."""
+        return max(self.of_last, self.of_valid) > _NOTICEABLE
+
+
+def last_share(rows: Mapping[str, int]) -> float:
+    """The share of the train rows that are the last ones: as many rows as validation has."""
+    return min(rows["valid"] / (rows["train"] + rows["valid"]), _MOST)
+
+
+def fit_lines(unseen: Mapping[str, UnseenValues], share: float) -> Iterator[str]:
+    """Sentences on the features with many new values.
+
+    Args:
+        unseen: New values by feature.
+        share: Share of the train rows that are the last ones.
+    """
+    for name, of in unseen.items():
+        if of.is_noticeable:
+            yield (
+                f"{name}: {of.of_valid:.0%} of the validation rows' values are new, and "
+                f"{of.of_last:.0%} of those of the last {share:.0%} of the train rows"
+            )
+
+
+def train_lines(unseen: Mapping[str, UnseenValues]) -> Iterator[str]:
+    """Sentences on the late values that training hides, and on rows that it cannot teach."""
+    for name, of in unseen.items():
+        if of.is_noticeable and len(of.late):
+            yield (
+                f"{name}: {len(of.late):,} values that are new in the last train rows "
+                f"({of.of_train:.1%} of all) are unknown in half of the steps, so that the row of "
+                "unknown values learns"
+            )
+        elif of.of_valid > _NOTICEABLE:
+            yield (
+                f"{name}: {of.of_valid:.0%} of the validation rows' values are new, and no train "
+                "row teaches the row of unknown values. Set `training.id_dropout = 0.1`"
+            )
+
+
+def late_ids(unseen: Mapping[str, UnseenValues]) -> dict[str, np.ndarray]:
+    """The late ids by feature."""
+    return {name: of.late for name, of in unseen.items()}
+
+
+def save_unseen(unseen: Mapping[str, UnseenValues], folder: Path) -> None:
+    """Writes `unseen.parquet`, a row for each feature."""
+    rows: list[dict[str, Any]] = [{"feature": n, **asdict(of)} for n, of in unseen.items()]
+    late = pa.field("late", pa.list_(pa.int32()))
+    shares = [pa.field(key, pa.float64()) for key in ("of_last", "of_train", "of_valid")]
+    schema = pa.schema([pa.field("feature", pa.string()), late, *shares])
+    pq.write_table(pa.Table.from_pylist(rows, schema), folder / FILE, compression="zstd")
+
+
+def load_unseen(folder: Path) -> dict[str, UnseenValues]:
+    """Reads what `save_unseen` wrote; empty if there is none."""
+    if not (folder / FILE).exists():
+        return {}
+    table = pq.read_table(folder / FILE)
+    late = [values.values.to_numpy() for values in table["late"]]
+    rows = table.drop_columns("late").to_pylist()
+    return {
+        row.pop("feature"): UnseenValues(ids, **row) for row, ids in zip(rows, late, strict=True)
+    }
