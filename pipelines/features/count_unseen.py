@@ -44,13 +44,13 @@ def count_unseen(
     if not names:
         return {}
     sizes = {name: fitted.transforms[name].size for name in names}
-    counts = {name: np.zeros((2, size), np.int64) for name, size in sizes.items()}
+    counts = {name: np.zeros(2 * size, np.int64) for name, size in sizes.items()}
     cut, first_row = order.cut(train, share), 0
-    for table in train.batches([*names, *order.columns]):
+    for table in train.batches(list(dict.fromkeys([*names, *order.columns]))):
         is_last = order.places(table, first_row) >= cut
         for name in names:
             ids, rows = _ids(fitted, name, table)
-            np.add.at(counts[name], (is_last[rows].astype(np.int8), ids), 1)
+            np.add.at(counts[name], ids + is_last[rows] * np.int64(sizes[name]), 1)
         first_row += table.num_rows
         progress(table.num_rows)
     of_valid = {name: np.zeros(2, np.int64) for name in names}
@@ -59,7 +59,10 @@ def count_unseen(
             ids, _ = _ids(fitted, name, table)
             of_valid[name] += (ids == UNKNOWN_ID).sum(), (ids != PADDING_ID).sum()
         progress(table.num_rows)
-    return {name: _unseen(fitted, name, *counts[name], of_valid[name], known) for name in names}
+    return {
+        name: _unseen(fitted, name, *counts[name].reshape(2, -1), of_valid[name], known)
+        for name in names
+    }
 
 
 def _ids(fitted: FittedFeatures, name: str, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
