@@ -36,7 +36,7 @@ INPUTS = {
     "seen": tf.constant(IDS[:, :S]),
     "rate": tf.ones((B, T)),
     "age": tf.ones(B),
-    "user": tf.constant(IDS[:, 0]),
+    "user": tf.constant(IDS.ravel()[:B]),
     CANDIDATE_MASK: tf.ones((B, T), bool),
 }
 
