@@ -11,8 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from recsys_attn.schema import RESERVED_IDS
+
 FILE = "unseen.parquet"
 _NOTICEABLE = 0.01
+_LATE = 0.5  # share of the steps in which a late id is hidden; the others teach its own row
+_OTHERS = 0.25  # of the share of new values, for the other ids
 _MOST = 0.2
 
 
@@ -36,6 +40,26 @@ class UnseenValues:
     def shares(self) -> dict[str, float]:
         """The shares, for a manifest."""
         return {key: value for key, value in asdict(self).items() if key != "late"}
+
+    @property
+    def of_others(self) -> float:
+        """Share of the steps in which training hides a value that is not late."""
+        return _OTHERS * self.of_last if len(self.late) else 0.0
+
+    def hidden(self, size: int) -> np.ndarray:
+        """Share of the steps in which training hides each id of a table, `(size,)`, float32.
+
+        Late ids are what new ones are: they come with the counts and the neighbours of new ones. Of
+        the others some are hidden too, more where more values are new, so that the model does not
+        rest on ids that many requests lack.
+
+        Args:
+            size: Rows of the table.
+        """
+        shares = np.full(size, self.of_others, np.float32)
+        shares[:RESERVED_IDS] = 0
+        shares[self.late] = _LATE
+        return shares
 
     @property
     def is_noticeable(self) -> bool:
@@ -64,24 +88,19 @@ def fit_lines(unseen: Mapping[str, UnseenValues], share: float) -> Iterator[str]
 
 
 def train_lines(unseen: Mapping[str, UnseenValues]) -> Iterator[str]:
-    """Sentences on the late values that training hides, and on rows that it cannot teach."""
+    """Sentences on the values that training hides, and on rows that it cannot teach."""
     for name, of in unseen.items():
         if of.is_noticeable and len(of.late):
             yield (
-                f"{name}: {len(of.late):,} values that are new in the last train rows "
-                f"({of.of_train:.1%} of all) are unknown in half of the steps, so that the row of "
-                "unknown values learns"
+                f"{name}: so that the row of unknown values learns, the {len(of.late):,} values "
+                f"that are new in the last train rows are unknown in {_LATE:.0%} of the steps, "
+                f"and others in {of.of_others:.0%}"
             )
         elif of.of_valid > _NOTICEABLE:
             yield (
                 f"{name}: {of.of_valid:.0%} of the validation rows' values are new, and no train "
                 "row teaches the row of unknown values. Set `training.id_dropout = 0.1`"
             )
-
-
-def late_ids(unseen: Mapping[str, UnseenValues]) -> dict[str, np.ndarray]:
-    """The late ids by feature."""
-    return {name: of.late for name, of in unseen.items()}
 
 
 def save_unseen(unseen: Mapping[str, UnseenValues], folder: Path) -> None:

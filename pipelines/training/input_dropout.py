@@ -1,4 +1,4 @@
-"""Inputs that a training step hides: late or random ids, and the state of random requests."""
+"""Inputs that a training step hides: ids, and the state of random requests."""
 
 from __future__ import annotations
 
@@ -12,25 +12,23 @@ from recsys_attn.schema import CANDIDATE_MASK, PADDING_ID, UNKNOWN_ID, Numeric, 
 
 _REPLICAS_APART = 1009  # more than a schema has features
 _REQUESTS = _REPLICAS_APART - 1  # of the draw for whole requests
-HIDDEN = 0.5  # share of the steps in which a late id is unknown
 _NONE: Mapping[str, np.ndarray] = types.MappingProxyType({})
 
 
 class InputDropout:
-    """Makes late or random ids unknown, and features of a store missing for random requests.
+    """Makes ids unknown, and features of a store missing for random requests.
 
     A model that sees every id of its training rows learns users and items by heart, and has never
-    seen the row of unknown values that new ones get. Late ids are those that an earlier model would
-    not know: in half of the steps each is unknown, in the others its own row learns. Within a step
-    an id is unknown everywhere, so that a candidate that is in the history stays one. Nor has a
-    model seen a request whose state is missing, as one is that a server answers without its store.
-    The draws follow from the step (those of random ids and requests from the replica too), so that
-    a resumed training repeats them.
+    seen the row of unknown values that new ones get. Nor has it seen a request whose state is
+    missing, as one is that a server answers without its store. The draws follow from the step, so
+    that a resumed training repeats them.
 
     Args:
         schema: Names the features.
-        late: Late ids by the name of the feature that owns their table.
-        ids: Share of the ids that become unknown; numbers and ages stay.
+        hidden: By the name of the feature that owns a table, the share of the steps in which each
+            id is unknown. Then it is so in the whole step, also in that of other replicas: a
+            candidate that is in the history stays one.
+        ids: Share of the ids that become unknown, each place alone; numbers and ages stay.
         state: Share of the requests whose features `state_names` become missing, all together.
         state_names: Features whose values a store gives online.
     """
@@ -38,7 +36,7 @@ class InputDropout:
     def __init__(
         self,
         schema: Schema,
-        late: Mapping[str, np.ndarray] = _NONE,
+        hidden: Mapping[str, np.ndarray] = _NONE,
         ids: float = 0.0,
         state: float = 0.0,
         state_names: Collection[str] = (),
@@ -49,12 +47,12 @@ class InputDropout:
         ]
         self._of_state = [f for f in schema.features if f.name in state_names]
         owners = {name: schema.table_owner(name) for name in self._of_ids}
-        self._late = {
-            owner: _LateIds(number, late[owner])
+        self._tables = {
+            owner: _HiddenIds(number, hidden[owner])
             for number, owner in enumerate(sorted(set(owners.values())))
-            if len(late.get(owner, ()))
+            if owner in hidden and hidden[owner].any()
         }
-        self._of_late = {name: owner for name, owner in owners.items() if owner in self._late}
+        self._of_tables = {name: owner for name, owner in owners.items() if owner in self._tables}
 
     def __call__(self, inputs: Mapping[str, tf.Tensor], step: tf.Tensor) -> dict[str, tf.Tensor]:
         """The inputs with some ids unknown and some values missing."""
@@ -67,8 +65,8 @@ class InputDropout:
             seed = tf.stack([step, replica * _REPLICAS_APART + number])
             return tf.random.stateless_uniform(shape, seed) < share
 
-        for name, owner in self._of_late.items():
-            result[name] = self._late[owner].hide(inputs[name], step)
+        for name, owner in self._of_tables.items():
+            result[name] = self._tables[owner].hide(inputs[name], step)
         for number, name in enumerate(self._of_ids if self._ids else ()):
             ids = result[name]
             lost = draws(number, self._ids, tf.shape(ids))
@@ -84,27 +82,24 @@ class InputDropout:
         return result
 
 
-class _LateIds:
-    """The late ids of a table, of which each step hides some.
+class _HiddenIds:
+    """The ids of a table, of which each step hides some.
 
     Args:
         number: Number of the table; tables draw independently.
-        ids: The late ids.
+        shares: Share of the steps in which each id is hidden.
     """
 
-    def __init__(self, number: int, ids: np.ndarray) -> None:
-        is_late = np.zeros(ids.max() + 1, bool)
-        is_late[ids] = True
-        self._number, self._is_late = number, tf.constant(is_late)
+    def __init__(self, number: int, shares: np.ndarray) -> None:
+        self._number, self._shares = number, tf.constant(shares, tf.float32)
 
     def hide(self, ids: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-        """Ids, unknown where they are late and drawn; equal ids are drawn alike."""
+        """Ids, unknown where they are drawn; equal ids are drawn alike."""
         seed = tf.stack([step, self._number])
         salt = tf.random.stateless_uniform([], seed, None, None, tf.uint32)
-        last = tf.size(self._is_late) - 1
-        is_late = tf.gather(self._is_late, tf.minimum(ids, last)) & (ids <= last)
-        drawn = tf.cast(_scattered(ids, salt), tf.float32) < HIDDEN * 2.0**32
-        return tf.where(is_late & drawn, tf.cast(UNKNOWN_ID, ids.dtype), ids)
+        drawn = tf.cast(_scattered(ids, salt), tf.float32) * 2.0**-32
+        is_hidden = drawn < tf.gather(self._shares, ids)
+        return tf.where(is_hidden, tf.cast(UNKNOWN_ID, ids.dtype), ids)
 
 
 def _scattered(ids: tf.Tensor, salt: tf.Tensor) -> tf.Tensor:

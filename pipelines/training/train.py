@@ -14,7 +14,7 @@ from pipelines.common.progress import Progress
 from pipelines.experiment.config import Experiment
 from pipelines.experiment.training_options import TrainingOptions
 from pipelines.features import FittedFeatures
-from pipelines.features.unseen import late_ids, train_lines
+from pipelines.features.unseen import train_lines
 from pipelines.feed import (
     LENGTHS,
     TRAINING_CANDIDATES,
@@ -254,9 +254,11 @@ def _step(
 def _dropout(experiment: Experiment, model: RankingModel, read: FittedFeatures) -> InputDropout:
     options, users = experiment.training, read.users
     of_state = [*experiment.data.made, *(users.features if users else ())]
-    late = {} if options.id_dropout is not None else late_ids(read.unseen)
-    ids = options.id_dropout or 0.0
-    return InputDropout(model.schema, late, ids, options.state_dropout, of_state)
+    if options.id_dropout is not None:
+        hidden, ids = {}, options.id_dropout
+    else:
+        hidden, ids = {n: of.hidden(read.transforms[n].size) for n, of in read.unseen.items()}, 0.0
+    return InputDropout(model.schema, hidden, ids, options.state_dropout, of_state)
 
 
 def _advice(

@@ -161,3 +161,8 @@ def test_new_values_are_kept_with_the_features(tmp_path: Path, fitted: FittedFea
     for name, of in unseen.items():
         assert loaded[name].shares == of.shares
         np.testing.assert_array_equal(loaded[name].late, of.late)
+
+
+def test_late_ids_are_hidden_most_and_reserved_ids_never() -> None:
+    of = UnseenValues(np.array([3, 6], np.int32), of_last=0.4, of_train=0.1, of_valid=0.3)
+    np.testing.assert_allclose(of.hidden(7), [0, 0, 0.1, 0.5, 0.1, 0.1, 0.5])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pipelines.features.unseen import UnseenValues
 from pipelines.training.input_dropout import InputDropout
 from recsys_attn.schema import (
     CANDIDATE_MASK,
@@ -84,27 +85,30 @@ def test_draws_follow_from_the_step() -> None:
     ).any()
 
 
-def test_late_ids_are_unknown_in_half_of_the_steps() -> None:
+def test_ids_are_hidden_in_their_share_of_the_steps() -> None:
     """A step hides an id as candidate and in histories, or nowhere; tables are drawn apart."""
-    late, steps = np.array([3, 8]), 97
+    drawn, steps = np.array([3, 8]), 97
+    shares = np.zeros(9, np.float32)
+    shares[drawn] = 0.5, 0.2
     hidden = np.zeros((steps, 2, 2))
     for step in range(steps):
-        inputs = _hidden(step, late={"item": late, "user": late})
+        inputs = _hidden(step, hidden={"item": shares, "user": shares})
         for table, names in enumerate((("item", "seen"), ("user",))):
             before = np.concatenate([INPUTS[name].numpy().ravel() for name in names])
             after = np.concatenate([inputs[name].ravel() for name in names])
-            for number, id_ in enumerate(late):
+            for number, id_ in enumerate(drawn):
                 (now,) = np.unique(after[before == id_])
                 assert now in (id_, UNKNOWN_ID)
                 hidden[step, table, number] = now == UNKNOWN_ID
-            others = ~np.isin(before, late)
+            others = ~np.isin(before, drawn)
             np.testing.assert_array_equal(after[others], before[others])
-    np.testing.assert_allclose(hidden.mean(axis=0), 0.5, atol=0.17)
+    np.testing.assert_allclose(hidden.mean(axis=0), [[0.5, 0.2]] * 2, atol=0.17)
     alike = np.corrcoef(hidden.reshape(steps, 4).T)
     np.testing.assert_allclose(alike, np.eye(4), atol=0.35)
 
 
-def test_without_late_ids_nothing_is_hidden() -> None:
-    inputs = _hidden(7, late={"item": np.array([], np.int32)})
+def test_without_new_values_nothing_is_hidden() -> None:
+    of = UnseenValues(np.array([], np.int32), of_last=0.3, of_train=0.0, of_valid=0.3)
+    inputs = _hidden(7, hidden={"item": of.hidden(9), "user": of.hidden(9)})
     for name, before in INPUTS.items():
         np.testing.assert_array_equal(inputs[name], before)
