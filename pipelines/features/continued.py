@@ -43,4 +43,8 @@ def known_values(fitted: FittedFeatures, earlier: FittedFeatures) -> dict[str, i
 def new_values(fitted: FittedFeatures, earlier: FittedFeatures) -> dict[str, int]:
     """How many values each table of `earlier` has more now."""
     known = known_values(fitted, earlier)
-    return {name: fitted.transforms[name].size - RESERVED_IDS - n for name, n in known.items()}
+    return {
+        name: transform.size - RESERVED_IDS - known[name]
+        for name, transform in fitted.transforms.items()
+        if name in known and hasattr(transform, "size")
+    }

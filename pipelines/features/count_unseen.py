@@ -40,10 +40,11 @@ def count_unseen(
         known: By feature, the number of first values that an earlier run knows.
         progress: Called with the rows done.
     """
-    names = [n for n, of in fitted.transforms.items() if isinstance(of, VocabularyTransform)]
-    if not names:
+    transforms = fitted.transforms.items()
+    sizes = {name: of.size for name, of in transforms if isinstance(of, VocabularyTransform)}
+    if not sizes:
         return {}
-    sizes = {name: fitted.transforms[name].size for name in names}
+    names = list(sizes)
     counts = {name: np.zeros(2 * size, np.int64) for name, size in sizes.items()}
     cut, first_row = order.cut(train, share), 0
     for table in train.batches(list(dict.fromkeys([*names, *order.columns]))):
@@ -60,7 +61,7 @@ def count_unseen(
             of_valid[name] += (ids == UNKNOWN_ID).sum(), (ids != PADDING_ID).sum()
         progress(table.num_rows)
     return {
-        name: _unseen(fitted, name, *counts[name].reshape(2, -1), of_valid[name], known)
+        name: _unseen(fitted, name, counts[name].reshape(2, -1), of_valid[name], known)
         for name in names
     }
 
@@ -79,12 +80,20 @@ def _ids(fitted: FittedFeatures, name: str, table: pa.Table) -> tuple[np.ndarray
 def _unseen(
     fitted: FittedFeatures,
     name: str,
-    before: np.ndarray,
-    last: np.ndarray,
+    counts: np.ndarray,
     of_valid: np.ndarray,
     known: Mapping[str, int],
 ) -> UnseenValues:
-    """The new values of a feature, from the counts of its ids before and in the last rows."""
+    """The new values of a feature.
+
+    Args:
+        fitted: The features.
+        name: Name of the feature.
+        counts: Of each id, its values before and in the last train rows, `(2, size)`.
+        of_valid: The unknown values of the validation rows, and all that are not missing.
+        known: By feature, the number of first values that an earlier run knows.
+    """
+    before, last = counts
     transform = fitted.schema[name].transform
     least = transform.min_count if isinstance(transform, Vocabulary) else 1
     is_late = (before < least) & (last > 0)
@@ -95,6 +104,7 @@ def _unseen(
     new = last[late].sum() + last[UNKNOWN_ID]
     of_train = (before[late] + last[late]).sum() / max(1, (before + last)[UNKNOWN_ID:].sum())
     return UnseenValues(
+        len(before),
         late,
         float(new / max(1, last[UNKNOWN_ID:].sum())),
         float(of_train),

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from recsys_attn.schema import RESERVED_IDS
 
 FILE = "unseen.parquet"
+_SHARES = ("of_last", "of_train", "of_valid")
 _NOTICEABLE = 0.01
 _LATE = 0.5  # share of the steps in which a late id is hidden; the others teach its own row
 _OTHERS = 0.25  # of the share of new values, for the other ids
@@ -25,12 +26,14 @@ class UnseenValues:
     """How much of a feature is new to a model that was trained on the rows before.
 
     Attributes:
+        size: Rows of the table.
         late: Ids of the values that are new in the last train rows, in ascending order.
         of_last: Share of the values of the last train rows that the rows before them lack.
         of_train: Share of the values of all train rows that are late.
         of_valid: Share of the values of the validation rows that have no row in the table.
     """
 
+    size: int
     late: np.ndarray
     of_last: float
     of_train: float
@@ -39,24 +42,22 @@ class UnseenValues:
     @property
     def shares(self) -> dict[str, float]:
         """The shares, for a manifest."""
-        return {key: value for key, value in asdict(self).items() if key != "late"}
+        return {key: getattr(self, key) for key in _SHARES}
 
     @property
     def of_others(self) -> float:
         """Share of the steps in which training hides a value that is not late."""
         return _OTHERS * self.of_last if len(self.late) else 0.0
 
-    def hidden(self, size: int) -> np.ndarray:
+    @property
+    def hidden(self) -> np.ndarray:
         """Share of the steps in which training hides each id of a table, `(size,)`, float32.
 
         Late ids are what new ones are: they come with the counts and the neighbours of new ones. Of
         the others some are hidden too, more where more values are new, so that the model does not
         rest on ids that many requests lack.
-
-        Args:
-            size: Rows of the table.
         """
-        shares = np.full(size, self.of_others, np.float32)
+        shares = np.full(self.size, self.of_others, np.float32)
         shares[:RESERVED_IDS] = 0
         shares[self.late] = _LATE
         return shares
@@ -107,8 +108,8 @@ def save_unseen(unseen: Mapping[str, UnseenValues], folder: Path) -> None:
     """Writes `unseen.parquet`, a row for each feature."""
     rows: list[dict[str, Any]] = [{"feature": n, **asdict(of)} for n, of in unseen.items()]
     late = pa.field("late", pa.list_(pa.int32()))
-    shares = [pa.field(key, pa.float64()) for key in ("of_last", "of_train", "of_valid")]
-    schema = pa.schema([pa.field("feature", pa.string()), late, *shares])
+    keys = [pa.field("feature", pa.string()), pa.field("size", pa.int64())]
+    schema = pa.schema([*keys, late, *(pa.field(key, pa.float64()) for key in _SHARES)])
     pq.write_table(pa.Table.from_pylist(rows, schema), folder / FILE, compression="zstd")
 
 
@@ -120,5 +121,6 @@ def load_unseen(folder: Path) -> dict[str, UnseenValues]:
     late = [values.values.to_numpy() for values in table["late"]]
     rows = table.drop_columns("late").to_pylist()
     return {
-        row.pop("feature"): UnseenValues(ids, **row) for row, ids in zip(rows, late, strict=True)
+        row.pop("feature"): UnseenValues(late=ids, **row)
+        for row, ids in zip(rows, late, strict=True)
     }

@@ -254,10 +254,9 @@ def _step(
 def _dropout(experiment: Experiment, model: RankingModel, read: FittedFeatures) -> InputDropout:
     options, users = experiment.training, read.users
     of_state = [*experiment.data.made, *(users.features if users else ())]
-    if options.id_dropout is not None:
-        hidden, ids = {}, options.id_dropout
-    else:
-        hidden, ids = {n: of.hidden(read.transforms[n].size) for n, of in read.unseen.items()}, 0.0
+    unseen = read.unseen if options.id_dropout is None else {}
+    hidden = {name: of.hidden for name, of in unseen.items()}
+    ids = options.id_dropout or 0.0
     return InputDropout(model.schema, hidden, ids, options.state_dropout, of_state)
 
 

@@ -93,6 +93,7 @@ def _by_loops(fitted: FittedFeatures, name: str, is_last: np.ndarray, known: int
     lost = sum(n for value, n in after.items() if value in new or value not in vocabulary)
     valid = [value for row in _values(VALID, name) for value in row]
     return UnseenValues(
+        2 + len(vocabulary),
         np.array(late),
         lost / after.total(),
         sum(before[v] + after[v] for v in new) / (before.total() + after.total()),
@@ -115,6 +116,7 @@ def test_counts_are_those_of_loops(splits, fitted, order, known) -> None:
     for name, of in unseen.items():
         expected = _by_loops(fitted, name, is_last, known)
         np.testing.assert_array_equal(of.late, expected.late)
+        assert of.size == expected.size
         assert of.shares == pytest.approx(expected.shares)
         assert len(of.late) > 3 or name != ("user" if order.by == "hash" else "item")
         assert (of.late > UNKNOWN_ID).all()
@@ -152,17 +154,17 @@ def test_no_value_is_late_where_all_rows_have_one_time(tmp_path, splits, fitted)
 
 def test_new_values_are_kept_with_the_features(tmp_path: Path, fitted: FittedFeatures) -> None:
     unseen = {
-        "item": UnseenValues(np.array([5, 9], np.int32), 0.5, 0.25, 0.75),
-        "tags": UnseenValues(np.array([], np.int32), 0.0, 0.0, 0.0),
+        "item": UnseenValues(11, np.array([5, 9], np.int32), 0.5, 0.25, 0.75),
+        "tags": UnseenValues(2, np.array([], np.int32), 0.0, 0.0, 0.0),
     }
     FittedFeatures(fitted.schema, fitted.transforms, unseen=unseen).save(tmp_path)
     loaded = FittedFeatures.load(tmp_path).unseen
     assert list(loaded) == list(unseen)
     for name, of in unseen.items():
-        assert loaded[name].shares == of.shares
+        assert (loaded[name].size, loaded[name].shares) == (of.size, of.shares)
         np.testing.assert_array_equal(loaded[name].late, of.late)
 
 
 def test_late_ids_are_hidden_most_and_reserved_ids_never() -> None:
-    of = UnseenValues(np.array([3, 6], np.int32), of_last=0.4, of_train=0.1, of_valid=0.3)
-    np.testing.assert_allclose(of.hidden(7), [0, 0, 0.1, 0.5, 0.1, 0.1, 0.5], rtol=1e-6)
+    of = UnseenValues(7, np.array([3, 6], np.int32), of_last=0.4, of_train=0.1, of_valid=0.3)
+    np.testing.assert_allclose(of.hidden, [0, 0, 0.1, 0.5, 0.1, 0.1, 0.5], rtol=1e-6)

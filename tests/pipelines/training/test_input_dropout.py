@@ -108,7 +108,7 @@ def test_ids_are_hidden_in_their_share_of_the_steps() -> None:
 
 
 def test_without_new_values_nothing_is_hidden() -> None:
-    of = UnseenValues(np.array([], np.int32), of_last=0.3, of_train=0.0, of_valid=0.3)
-    inputs = _hidden(7, hidden={"item": of.hidden(9), "user": of.hidden(9)})
+    of = UnseenValues(9, np.array([], np.int32), of_last=0.3, of_train=0.0, of_valid=0.3)
+    inputs = _hidden(7, hidden={"item": of.hidden, "user": of.hidden})
     for name, before in INPUTS.items():
         np.testing.assert_array_equal(inputs[name], before)
