@@ -118,9 +118,9 @@ def load_unseen(folder: Path) -> dict[str, UnseenValues]:
     if not (folder / FILE).exists():
         return {}
     table = pq.read_table(folder / FILE)
-    late = [values.values.to_numpy() for values in table["late"]]
+    ids = [values.values.to_numpy() for values in table["late"]]
     rows = table.drop_columns("late").to_pylist()
     return {
-        row.pop("feature"): UnseenValues(late=ids, **row)
-        for row, ids in zip(rows, late, strict=True)
+        row.pop("feature"): UnseenValues(late=late, **row)
+        for row, late in zip(rows, ids, strict=True)
     }
