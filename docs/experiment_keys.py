@@ -74,6 +74,14 @@ _CHECKED = {  # options of models, by the function that checks them
     ITEM_LOSSES.get: "name or table of a [loss](../guides/sequence-models.md#losses)",
     known_source: ", ".join(f'`"{name}"`' for name in SOURCES),
 }
+# Type and default of keys that the file has in other forms than the code.
+_IN_FILE = {
+    "data.aggregates.name": ("string", ""),
+    "data.aggregates.of": ("string or list of strings", ""),
+    "data.aggregates.by": ("string, list of strings, or list of such lists", "required"),
+    "data.histories.of": ("string or list of strings", "required"),
+    "data.histories.by": ("string, or list of lists of a string", "required"),
+}
 _LIMITS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
@@ -266,6 +274,7 @@ def written(value: Any) -> str:
 
 def _row(root: type, table: Table, key: Key, text: str, links: Mapping[type, str]) -> str:
     kind, default = words(key.annotation, links), written(key.default)
+    kind, default = _IN_FILE.get(f"{table.path}.{key.name}", (kind, default))
     sample = ""
     if not list(classes(key.annotation)):
         sample = f"`{key.name} = {toml(example(root, table, key))}`"

@@ -19,6 +19,7 @@ from pipelines.cli.command_options import (
     skew_options,
     top_k_options,
 )
+from pipelines.cli.features import features
 from pipelines.cli.join import join
 from pipelines.cli.online import online
 from pipelines.cli.pretrain import pretrain
@@ -352,6 +353,7 @@ def warmup_from_log(log: str, target: Path, requests: int, model: str | None, se
 
 
 main.add_command(audit)
+main.add_command(features)
 main.add_command(history)
 main.add_command(join)
 main.add_command(online)

@@ -19,6 +19,7 @@ from pipelines.experiment.evaluation_options import (
     check_slices,
 )
 from pipelines.experiment.export_options import ExportOptions
+from pipelines.experiment.features_over_time import features_over_time
 from pipelines.experiment.file import is_of_sequences, read_values, validated
 from pipelines.experiment.made_columns import check_made_columns, fill_histories
 from pipelines.experiment.model_options import (
@@ -37,6 +38,7 @@ from pipelines.experiment.own_options import (
 )
 from pipelines.experiment.ranked_tasks import check_ranked_tasks
 from pipelines.experiment.refresh_options import RefreshOptions
+from pipelines.experiment.several_columns import expand_lists
 from pipelines.experiment.step_fingerprints import resolved, settings_by_step
 from pipelines.experiment.training_options import TrainingOptions, check_tasks
 from pipelines.features.transforms import TRANSFORMS
@@ -207,9 +209,12 @@ def _values_of_ranking(path: Path, overrides: dict[str, Any]) -> dict[str, Any]:
 def _checked(
     values: dict[str, Any], path: Path, kind_of: Callable[[], type[Experiment]]
 ) -> Experiment:
+    data = values.get("data")
+    origins = expand_lists(values)
     inherited = _expand_shorthands(values)
     check_own_options(values, str(path))
-    return validated(kind_of(), values, str(path), inherited, values=values)
+    named = {**values, "data": data}
+    return validated(kind_of(), values, str(path), inherited, values=named, origins=origins)
 
 
 @functools.cache
@@ -229,12 +234,16 @@ def _named_type() -> type[Experiment]:
 
 
 def _expand_shorthands(values: dict[str, Any]) -> list[str]:
-    """Expands `transform = "hash"` and paths by split, and copies options of shared features.
+    """Adds features over time, expands `transform = "hash"` and paths by split, and copies options
+    of shared features.
 
     Returns:
         The keys that were copied.
     """
     data, model, features = (values.get(name) for name in ("data", "model", "features"))
+    made = features_over_time(data, features if isinstance(features, list) else [])
+    if made and isinstance(features, list | None):
+        values["features"] = features = [*(features or []), *made]
     if isinstance(data, dict) and isinstance(data.get("path"), dict):
         split = data.setdefault("split", {})
         if isinstance(split, dict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+import types
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipelines.common.artifacts import EXPERIMENT, read_json
 from pipelines.common.errors import PipelineError
+from pipelines.experiment.several_columns import Origins
 from pipelines.experiment.validation_errors import explain
 from recsys_attn.options import expanded
 
@@ -72,7 +74,8 @@ def validated(
     where: str,
     copied: Collection[str] = (),
     within: str = "",
-    values: Mapping[str, Any] | None = None,
+    values: Mapping[str, Any] = types.MappingProxyType({}),
+    origins: Origins = types.MappingProxyType({}),
 ) -> Table:
     """Makes an object of a class from a table of a TOML file.
 
@@ -83,7 +86,7 @@ def validated(
         kind: The class.
         table: The table.
         where: The file, for errors.
-        copied, within, values: As for `explain`.
+        copied, within, values, origins: As for `explain`.
 
     Raises:
         PipelineError: A value is wrong; the message has a line for each.
@@ -92,7 +95,8 @@ def validated(
         text = json.dumps(table, default=_iso_text)
         return TypeAdapter(kind).validate_json(text, strict=True)
     except ValidationError as error:
-        raise PipelineError(explain(error, kind, where, copied, within, values or {})) from None
+        message = explain(error, kind, where, copied, within, values, origins)
+        raise PipelineError(message) from None
 
 
 def _iso_text(value: Any) -> str:

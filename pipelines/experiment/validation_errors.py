@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 
 from pipelines.common.errors import sentence
+from pipelines.experiment.several_columns import Origins
 from recsys_attn.model_names import OTHER_NAMES, new_key
 from serving.state.errors import did_you_mean
 
@@ -64,6 +65,7 @@ def explain(
     copied: Collection[str] = (),
     within: str = "",
     values: Mapping[str, Any] = types.MappingProxyType({}),
+    origins: Origins = types.MappingProxyType({}),
 ) -> str:
     """Returns all problems, each on a line that starts with `where`.
 
@@ -73,7 +75,9 @@ def explain(
         where: The file.
         copied: Keys with copied values; their problems are reported for the original key.
         within: Key of the table that was checked alone, with a dot.
-        values: The checked values; tables of a list, such as features, are named by their `name`.
+        values: The values of the file; tables of a list, such as features, are named by their
+            `name`.
+        origins: By key of a list, the index in the file of each checked entry.
     """
     problems: Any = error.errors(include_url=False)
     wrong_kinds = {p["loc"][:-1] for p in problems if _is_wrong_kind(p)}
@@ -97,8 +101,20 @@ def explain(
         if re.fullmatch(r"tasks\[\d+\]\.weight", key) and received.startswith('"'):
             hint = _NO_ROW_WEIGHTS
         sentences.append(f"`{within}{key}`: expected {expected}. Received: {received}.{hint}")
-    named = (_with_name(sentence, values) for sentence in dict.fromkeys(sentences))
+    in_file = dict.fromkeys(_with_origin(sentence, origins) for sentence in sentences)
+    named = (_with_name(sentence, values) for sentence in in_file)
     return "\n".join(f"{where}: {sentence}" for sentence in named)
+
+
+def _with_origin(text: str, origins: Origins) -> str:
+    """The sentence with the indices of the file."""
+
+    def indexed(match: re.Match[str]) -> str:
+        return (
+            f"`{match[1]}[{origins[match[1]][int(match[2])]}]" if match[1] in origins else match[0]
+        )
+
+    return re.sub(r"`([\w.]+)\[(\d+)\]", indexed, text)
 
 
 def _with_name(text: str, values: Mapping[str, Any]) -> str:

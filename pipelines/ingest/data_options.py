@@ -170,6 +170,9 @@ class DataOptions(TomlTable):
         split: Division into train, valid and test.
         histories: List columns to make from earlier rows.
         aggregates: Columns of numbers to make from earlier rows.
+        features_over_time: Whether columns of `histories` and `aggregates` that no entry of
+            `[[features]]` names are features: sequences with the table of `of`, and numbers, by
+            `log1p` if they are counts, sums or times, of the context if all columns of `by` are.
         time_unit: Unit of the times of `histories` and `aggregates`, or of `split.column` without
             them, that are numbers since 1970, so that an online store knows the time of now. Dates
             and timestamps need none.
@@ -198,6 +201,7 @@ class DataOptions(TomlTable):
     split: SplitOptions = SplitOptions()
     histories: tuple[HistoryOptions, ...] = ()
     aggregates: tuple[AggregateOptions, ...] = ()
+    features_over_time: bool = False
     time_unit: TimeUnit | None = None
     event_id: str | None = None
     late: Duration | None = None
@@ -256,11 +260,17 @@ class DataOptions(TomlTable):
                 "needs `histories` or `aggregates`, and `path` as a table of the files of each "
                 f"split. Received: path={self.path!r}"
             )
-        of_time = {"late": self.late, "event_id": self.event_id, "time_unit": self.time_unit}
-        if self.split.by == "time" and self.split.column is not None:
-            del of_time["time_unit"]
+        self._check_of_time()
+        return self
+
+    def _check_of_time(self) -> None:
+        """Checks the keys that say something of made columns."""
+        of_time: dict[str, Any] = {"late": self.late, "event_id": self.event_id}
+        if self.split.by != "time" or self.split.column is None:
+            of_time["time_unit"] = self.time_unit
+        of_time["features_over_time"] = self.features_over_time or None
         unused = [key for key, value in of_time.items() if value is not None]
-        if unused and not names:
+        if unused and not self.made:
             raise ValueError(
                 f"`{unused[0]}` belongs to `histories` and `aggregates`. Received: neither"
             )
@@ -269,7 +279,6 @@ class DataOptions(TomlTable):
                 "`event_id` needs `late`, the time for which the ids of events are held. Received: "
                 "late=None"
             )
-        return self
 
     def _check_sequences(self) -> None:
         if self.sequences is None or self.items is None:

@@ -129,9 +129,7 @@ class RunSteps(ABC):
                 progress.stop()
             if behind is not None and earlier is not None:
                 progress.finish(behind.summary(new_values(fitted, earlier)))
-            for name in empty_features(schema, train):
-                progress.finish(nothing_to_learn(name))
-            for warning in coarse_features(schema, train):
+            for warning in self._warnings(schema, train):
                 progress.finish(warning)
             data = self.run.path("ingest")
             items, users = ItemTable.load(data), UserTable.load(data)
@@ -145,6 +143,11 @@ class RunSteps(ABC):
 
         sources = {} if behind is None else behind.fingerprint("fit")
         self._execute("fit", build, sources=sources)
+
+    def _warnings(self, schema: Schema, train: DataSplit) -> list[str]:
+        """Warnings about the features that were fitted."""
+        empty = map(nothing_to_learn, empty_features(schema, train))
+        return [*empty, *coarse_features(schema, train)]
 
     @property
     def _behind(self) -> EarlierRun | None:

@@ -42,6 +42,7 @@ from pipelines.prediction_log.skew import (
     measure_skew,
     save_skew,
 )
+from pipelines.proposal.outcomes import outcome_features
 from pipelines.report import print_evaluation, print_skew, write_report, write_skew_report
 from pipelines.scoring.labelled import Scorers
 from pipelines.scoring.score_files import Load, score
@@ -138,6 +139,11 @@ class Steps(RunSteps):
         for line in fit_lines(unseen, share):
             progress.finish(line)
         return unseen
+
+    def _warnings(self, schema: Schema, train: DataSplit) -> list[str]:
+        experiment = self.experiment
+        outcomes = outcome_features(experiment.model_schema, train, experiment.data.made)
+        return [*super()._warnings(schema, train), *outcomes]
 
     def train(self) -> None:
         """Trains the model and keeps its best weights."""

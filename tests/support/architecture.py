@@ -49,8 +49,8 @@ FOLDER_ORDER: Mapping[str, str] = {
     "serving": "cli cli_output server proxy rest rpc observability inference batching models "
     "client runtimes encoding config common protos state",
     "pipelines": "__main__ cli calls tuning boards pretraining refresh workflow online outcomes "
-    "prediction_log exported export training evaluation experiment audit distributions baselines "
-    "scoring feed features ingest items storage report engines metrics common",
+    "prediction_log exported export training evaluation proposal experiment audit distributions "
+    "baselines scoring feed features ingest items storage report engines metrics common",
     "recsys_attn": (
         "objectives models interactions multitask attention blocks optimizers embeddings losses "
         "initializers constant_factors backend layer registry serialization embedding_tables "

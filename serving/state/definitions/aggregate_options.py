@@ -25,19 +25,24 @@ _LAST = _OF  # of the last n events, which always number n and whose newest is a
 class AggregateOptions(DefinitionTable):
     """A number made of the earlier events with the same `by`.
 
+    The experiment file may leave out `name`, and may have lists for `of` and `by`; here each is
+    one.
+
     Attributes:
-        name: The new column.
+        name: The new column; `{of}` and `{by}` in it stand for the values of these keys. None: the
+            values of the other keys, such as `click_rate_by_user_id_7d`.
         kind: `"count"` of events; `"rate"`: `(positives + strength * prior) / (events +
             strength)`; `"sum"` or `"mean"` of a number; `"since_last"`: time since the newest
             event, in seconds if `time` is a date or timestamp; `"distinct"`: number of different
             values.
         by: Column or columns of the key, such as the user; rows of equal values share a past. A
             row where one is null or `""` has none. Of several, name the user first: a store on
-            Valkey or Redis reads all of a user's pairs at once.
+            Valkey or Redis reads all of a user's pairs at once. A list of lists, such as
+            `[["user_id"], ["user_id", "item_id"]]`, is several keys: an aggregate for each.
         time: Column that orders the events. Only strictly earlier events count; for the rows of a
             request, those before its earliest time.
         of: Column of the values; for a rate a label. Rows where it is null or `""` are no
-            events.
+            events. A list is several columns: an aggregate of each.
         where: Label column; only rows with 1 are events.
         window: Only events of this time before the row: `"90s"`, `"30m"`, `"1h"`, `"7d"`, `"2w"`;
             if `time` holds numbers, a number in its unit.

@@ -14,11 +14,15 @@ from serving.state.definitions.table import DefinitionTable
 class HistoryOptions(DefinitionTable):
     """A history: a list column of earlier values with the same `by`.
 
+    The experiment file may have lists for `of` and `by`; here each is one.
+
     Attributes:
-        name: The new column.
-        of: Column whose past values it lists, oldest first.
+        name: The new column; `{of}` and `{by}` in it stand for the values of these keys.
+        of: Column whose past values it lists, oldest first. A list is several columns: a
+            history of each.
         by: Column of the owner, such as the user; equal values share one history, and a row
-            whose owner is null or `""` has an empty one.
+            whose owner is null or `""` has an empty one. A list of lists, such as
+            `[["user_id"], ["session_id"]]`, is several columns: a history for each.
         time: Column that orders the events. Only strictly earlier events count; for the rows of a
             request, those before its earliest time.
         where: Label column; only rows with 1 become events.

@@ -24,6 +24,7 @@ COMMANDS = (
     "skew",
     "warmup-from-log",
     "audit",
+    "features",
     "history",
     "join",
     "online",

@@ -28,7 +28,7 @@ UNKNOWN_KEYS = [
         (DATA, DATA + "pth = 1\n"),
         "data.pth",
         "path",
-        "aggregates, behind, event_id, histories, items",
+        "aggregates, behind, event_id, features_over_time, histories, items",
     ),
     ("path", (DATA, DATA + 'path = { trian = "a" }\n'), "data.path.trian", "train", "test, train"),
     ("sequence", (SEQUENCE, "share = 3"), "features[3].share", "shares", "dtype, history, kind"),
