@@ -33,6 +33,7 @@ SCHEMA = Schema(
 )
 NEW = ("item", "tags", "user")  # of which something may be unknown
 SHARE = 0.2
+Splits = tuple[DataSplit, DataSplit]
 
 
 def _table(rows: int, seed: int, first: int) -> pa.Table:
@@ -58,7 +59,7 @@ TRAIN, VALID = _table(1009, 0, 0), _table(211, 1, 1009)
 
 
 @pytest.fixture(scope="module")
-def splits(tmp_path_factory: pytest.TempPathFactory) -> tuple[DataSplit, DataSplit]:
+def splits(tmp_path_factory: pytest.TempPathFactory) -> Splits:
     folder = tmp_path_factory.mktemp("splits")
     for name, table in (("train", TRAIN), ("valid", VALID)):
         (folder / name).mkdir()
@@ -78,7 +79,7 @@ def _values(table: pa.Table, name: str) -> list[list[Any]]:
 
 
 def _by_loops(fitted: FittedFeatures, name: str, is_last: np.ndarray, known: int) -> UnseenValues:
-    vocabulary = fitted.transforms[name].values.to_pylist()
+    vocabulary = fitted.transforms[name].state()["values"].to_pylist()
     least = {"tags": 3}.get(name, 1)
     counts: tuple[Counter[Any], Counter[Any]] = (Counter(), Counter())
     for values, last in zip(_values(TRAIN, name), is_last, strict=True):
@@ -106,7 +107,9 @@ def _by_loops(fitted: FittedFeatures, name: str, is_last: np.ndarray, known: int
     [(RowOrder("time", "time"), 0), (RowOrder("hash", "user"), 0), (RowOrder("time", "time"), 29)],
     ids=["time", "user", "behind a run"],
 )
-def test_counts_are_those_of_loops(splits, fitted, order, known) -> None:
+def test_counts_are_those_of_loops(
+    splits: Splits, fitted: FittedFeatures, order: RowOrder, known: int
+) -> None:
     done: list[int] = []
     of_known = dict.fromkeys(NEW, known)
     unseen = count_unseen(fitted, *splits, order, SHARE, of_known, done.append)
@@ -122,7 +125,7 @@ def test_counts_are_those_of_loops(splits, fitted, order, known) -> None:
         assert (of.late > UNKNOWN_ID).all()
 
 
-def test_the_last_rows_have_the_share(splits) -> None:
+def test_the_last_rows_have_the_share(splits: Splits) -> None:
     """By time to the row, by users as near as the largest user allows, in any row groups."""
     for order, apart in ((RowOrder("time", "time"), 0.04), (RowOrder("hash", "user"), 0.1)):
         cut = order.cut(splits[0], SHARE)
@@ -137,14 +140,18 @@ def test_the_last_rows_have_the_share(splits) -> None:
             assert not np.isnan(times[places >= cut]).any()
 
 
-def test_without_a_time_the_last_rows_of_the_files_count(splits, fitted) -> None:
+def test_without_a_time_the_last_rows_of_the_files_count(
+    splits: Splits, fitted: FittedFeatures
+) -> None:
     unseen = count_unseen(fitted, *splits, RowOrder(), SHARE, {}, lambda rows: None)
     is_last = np.arange(TRAIN.num_rows) >= TRAIN.num_rows * (1 - SHARE)
     expected = _by_loops(fitted, "item", is_last, 0)
     np.testing.assert_array_equal(unseen["item"].late, expected.late)
 
 
-def test_no_value_is_late_where_all_rows_have_one_time(tmp_path, splits, fitted) -> None:
+def test_no_value_is_late_where_all_rows_have_one_time(
+    tmp_path: Path, splits: Splits, fitted: FittedFeatures
+) -> None:
     same = TRAIN.set_column(TRAIN.column_names.index("time"), "time", [[5] * TRAIN.num_rows])
     pq.write_table(same, tmp_path / "part.parquet")
     train, order = DataSplit(tmp_path), RowOrder("time", "time")
