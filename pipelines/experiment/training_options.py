@@ -161,9 +161,9 @@ class TrainingOptions(LoopOptions):
             else 0.
         embeddings_stddev: Standard deviation of the initial rows of the embedding tables. Lower it
             where seeds differ much; BARS has 1e-4. None: 0.01.
-        id_dropout: Share of all ids of a step that are made unknown; 0 for none. None: as often as
-            values are new in the last train rows, and those above all, so that the row of unknown
-            values learns.
+        id_dropout: Share of all ids of a step that are made unknown; 0 for none. None: half of
+            those that only the last train rows have, as a model trained before them would not know
+            them; so the row of unknown values learns what new ids are.
         state_dropout: Share of the requests of a step whose features of a store (columns of
             `data.histories`, `data.aggregates` and `data.users`) are all missing. Set 0.05 for a
             model behind `serve --state`, so that it has seen what it gets when the store does not

@@ -11,13 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recsys_attn.schema import RESERVED_IDS
-
 FILE = "unseen.parquet"
 _SHARES = ("of_last", "of_train", "of_valid")
 _NOTICEABLE = 0.01
 _LATE = 0.5  # share of the steps in which a late id is hidden; the others teach its own row
-_OTHERS = 0.25  # of the share of new values, for the other ids
 _MOST = 0.2
 
 
@@ -45,20 +42,13 @@ class UnseenValues:
         return {key: getattr(self, key) for key in _SHARES}
 
     @property
-    def of_others(self) -> float:
-        """Share of the steps in which training hides a value that is not late."""
-        return _OTHERS * self.of_last if len(self.late) else 0.0
-
-    @property
     def hidden(self) -> np.ndarray:
         """Share of the steps in which training hides each id of a table, `(size,)`, float32.
 
-        Late ids are what new ones are: they come with the counts and the neighbours of new ones. Of
-        the others some are hidden too, more where more values are new, so that the model does not
-        rest on ids that many requests lack.
+        Late ids are what new ones are, with the counts and the neighbours of new ones. To hide
+        others too would teach the row of unknown values the mean of all, which new ones are not.
         """
-        shares = np.full(self.size, self.of_others, np.float32)
-        shares[:RESERVED_IDS] = 0
+        shares = np.zeros(self.size, np.float32)
         shares[self.late] = _LATE
         return shares
 
@@ -94,8 +84,8 @@ def train_lines(unseen: Mapping[str, UnseenValues]) -> Iterator[str]:
         if of.is_noticeable and len(of.late):
             yield (
                 f"{name}: so that the row of unknown values learns, the {len(of.late):,} values "
-                f"that are new in the last train rows are unknown in {_LATE:.0%} of the steps, "
-                f"and others in {of.of_others:.0%}"
+                f"that are new in the last train rows ({of.of_train:.1%} of all) are unknown in "
+                "half of the steps"
             )
         elif of.of_valid > _NOTICEABLE:
             yield (
