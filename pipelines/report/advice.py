@@ -39,7 +39,7 @@ def _behind(metrics: Metrics) -> Iterator[str]:
     others = ",".join(name for name in models if name != metrics["model"])
     yield (
         f"The model is behind {who}. Compare others on the same data: `recsys-attn compare RUN "
-        f"--try {others}`, and set the best as `model.name`."
+        f"--try {others}`, and set the one that is best on validation rows as `model.name`."
     )
 
 

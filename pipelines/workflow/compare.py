@@ -96,11 +96,13 @@ def _verdicts(task: str, sides: list[Side]) -> list[str]:
 
 
 def _runs(by_run: Mapping[str, Metrics]) -> Table:
-    table = number_table("run", ("model", "seed", "epoch", "split", "rows"), gap=_GAP)
+    heads = ("model", "seed", "epoch", "validation", "split", "rows")
+    table = number_table("run", heads, gap=_GAP)
     for run, metrics in by_run.items():
         epoch_of_run = metrics.get("kept")
         epoch = f"{epoch_of_run['epoch']} of {epoch_of_run['epochs']}" if epoch_of_run else ABSENT
-        texts = str(metrics["seed"]), epoch, metrics["split"], count(metrics["rows"])
+        reached = decimal(epoch_of_run and epoch_of_run.get("value"))
+        texts = str(metrics["seed"]), epoch, reached, metrics["split"], count(metrics["rows"])
         table.add_row(escape(run), escape(metrics["model"]), *texts)
     return table
 

@@ -220,3 +220,20 @@ def test_a_changed_source_file_makes_ingest_run_again(tmp_path: Path, run: Path)
         command().fit()
     command().ingest()
     assert _printed(command()).count("unchanged, skipped") == 1
+
+
+def test_baselines_stand_below_the_model(run: Path, tmp_path: Path) -> None:
+    steps = _steps(tmp_path, run, evaluation__baseline_models=True)
+    steps.evaluate()
+    metrics = json.loads((run / "evaluation/metrics.json").read_text())
+    train = metrics["splits"]["train"]
+    assert metrics["baseline_models"] == {"rows": train, "train_rows": train}
+    printed, page = _printed(steps), (run / "report.html").read_text()
+    assert f"baselines: fitted on {train:,} train rows" in printed
+    for task in metrics["tasks"].values():
+        assert list(task["baseline_models"]) == ["logistic regression", "trees"]
+        for name, baseline in task["baseline_models"].items():
+            apart = task["auc"] - baseline["auc"]
+            np.testing.assert_allclose(baseline["ahead"]["difference"], apart, atol=1e-12)
+            assert f"{baseline['auc']:.4f}" in printed
+            assert f"{name} <small>same columns</small>" in page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 from pathlib import Path
 
@@ -38,6 +39,8 @@ def test_models_are_tried_once_with_the_rows_of_the_run(steps: Steps) -> None:
     print_comparison(console, [steps.run.folder, folder])
     assert "logistic_regression" in console.file.getvalue()
     assert "cannot be compared" not in console.file.getvalue()
+    reached = json.loads((folder / "model/manifest.json").read_text())["kept"]["value"]
+    assert f"{reached:.4f}" in console.file.getvalue()
 
 
 def test_an_unknown_model_is_refused_before_any_training(steps: Steps) -> None:
