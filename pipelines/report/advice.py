@@ -46,10 +46,11 @@ def _behind(metrics: Metrics) -> Iterator[str]:
 def _unknown(metrics: Metrics) -> Iterator[str]:
     """Many evaluated rows have an id that no train row had, and nothing else tells of it."""
     settings = metrics.get("settings", {})
-    counted = str([v for k, v in settings.items() if re.fullmatch(r"data\.aggregates\..*\.by", k)])
+    keys = r"data\.(items\.key|aggregates\..*\.by)"
+    described = str([value for key, value in settings.items() if re.fullmatch(keys, key)])
     for drift in metrics.get("drift", ()):
         name, share = drift["feature"], (drift.get("unknown") or (0, 0))[1] or 0
-        if drift["kind"] == "categorical" and share > UNKNOWN and f"'{name}'" not in counted:
+        if drift["kind"] == "categorical" and share > UNKNOWN and f"'{name}'" not in described:
             yield (
                 f"{share:.0%} of the {metrics['split']} rows have a value of `{name}` that no "
                 "train row had, of which the model knows nothing. Add what is known of it: columns "

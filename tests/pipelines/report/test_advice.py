@@ -56,7 +56,7 @@ def test_a_model_behind_a_baseline_is_advised_to_try_others() -> None:
     assert "--try mlp,din,deepfm`" in advice(sequence)[0]
 
 
-def test_unknown_ids_are_advised_of_unless_they_are_counted() -> None:
+def test_unknown_ids_are_advised_of_unless_they_are_described() -> None:
     drift = [
         {"feature": "item", "kind": "categorical", "unknown": [0.0, 0.72]},
         {"feature": "user", "kind": "categorical", "unknown": [0.0, 0.1]},
@@ -64,10 +64,12 @@ def test_unknown_ids_are_advised_of_unless_they_are_counted() -> None:
     ]
     (sentence,) = advice(METRICS | {"drift": drift})
     assert sentence.startswith("72% of the test rows have a value of `item`")
-    counted = {"data.aggregates.views.by": "item"}
-    assert advice(METRICS | {"drift": drift, "settings": counted}) == []
-    both = {"data.aggregates.views.by": ["user", "item"]}
-    assert advice(METRICS | {"drift": drift, "settings": both}) == []
+    for settings in (
+        {"data.aggregates.views.by": "item"},
+        {"data.aggregates.views.by": ["user", "item"]},
+        {"data.items.key": "item"},
+    ):
+        assert advice(METRICS | {"drift": drift, "settings": settings}) == []
 
 
 @pytest.mark.parametrize(("values", "losses"), [((0.8, 0.75), (0.5, 0.4))])
