@@ -31,7 +31,8 @@ def expand_lists(values: dict[str, Any]) -> Origins:
     data = values.get("data")
     if not isinstance(data, dict):
         return {}
-    expanded, origins = dict(data), {}
+    expanded = dict(data)
+    origins: dict[str, list[int]] = {}
     for table in TABLES:
         entries = data.get(table)
         if isinstance(entries, list):

@@ -102,7 +102,7 @@ def _feature(column: Column, roles: Roles) -> tuple[dict[str, Any] | None, str]:
             return None, "nearly each row has an id of its own"
         return {**head, "dtype": "int64"}, f"{number}: {column.shown}"
     low, middle, high, top = np.quantile(column.numbers, [0, 0.5, 0.99, 1])
-    transform = {}
+    transform: dict[str, Any] = {}
     if low >= 0 and middle > 0 and high > _TAIL * middle:
         transform = {"transform": ["log1p", "standardise"]}
     return {**head, "kind": "numeric", **transform}, f"{low:.4g} to {top:.4g}"

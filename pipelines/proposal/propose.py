@@ -76,7 +76,7 @@ def _read(files: Sequence[str], named: NamedRoles) -> Log:
         raise PipelineError(f"{where}: holds no rows; expected a file with rows.")
     names = [column.name for column in columns]
     of_split = options.split.column if options.split.by == "time" else None
-    known = {
+    known: dict[str, Any] = {
         "user": named.user or source.user,
         "time": named.time or of_split or source.time,
         "request": named.request or options.request or source.request,
