@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup -q
 SHARED_CHECKS := tests/recsys_attn/test_layers.py tests/recsys_attn/test_compositions.py
 # Not those that take hours: CONTRIBUTING.md has their commands.
 # `python -P`: with their folder in the path, benchmarks/serving.py would be the package `serving`.
-HOURS := training quality long_histories pruning
+HOURS := training quality long_histories pruning gates
 BENCHMARKS := $(filter-out $(HOURS:%=benchmarks/%.py),$(wildcard benchmarks/[a-z]*.py))
 
 .DEFAULT_GOAL := help

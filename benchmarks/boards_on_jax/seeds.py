@@ -41,9 +41,12 @@ class Seeds:
         run: The content of a model's file.
         arrays: The rows of all splits, and the weights of the encoder, if there is one.
         seeds: The seeds.
+        by_seed: Whether each seed has rows of its own: the first axis of the arrays.
     """
 
-    def __init__(self, run: Mapping[str, Any], arrays: Arrays, seeds: Sequence[int]) -> None:
+    def __init__(
+        self, run: Mapping[str, Any], arrays: Arrays, seeds: Sequence[int], by_seed: bool = False
+    ) -> None:
         self._run, self._options, self._arrays = run, run["training"], arrays
         self._schema = Schema.from_dict(run["schema"])
         self._l2 = 0.0
@@ -51,8 +54,9 @@ class Seeds:
         self._keys = jnp.stack([jax.random.key(seed) for seed in seeds])
         self.weights = sum(variable.value.size for variable in self._model.trainable_variables)
         self._splits = {name: self._rows(arrays, name) for name in ("train", "valid", "test")}
-        self._epoch = jax.jit(jax.vmap(self._train, in_axes=(0, 0, 0, None)), donate_argnums=0)
-        self._scores = jax.jit(jax.vmap(self._score, in_axes=(0, None)))
+        axis = 0 if by_seed else None
+        self._epoch = jax.jit(jax.vmap(self._train, in_axes=(0, 0, 0, axis)), donate_argnums=0)
+        self._scores = jax.jit(jax.vmap(self._score, in_axes=(0, axis)))
 
     def train(self, deadline: float, progress: Callable[[Mapping[str, Any]], None]) -> list[Any]:
         """Trains until every seed has stopped, and restores the best weights of each.
@@ -100,9 +104,9 @@ class Seeds:
         metrics: list[dict[str, float]] = [{} for _ in self._keys]
         for place, (task, scores) in enumerate(self.scores(split).items()):
             if task in self._run["monitor"]:
-                label = np.asarray(labels[..., place])
-                for by_task, of_seed in zip(metrics, scores, strict=True):
-                    by_task[task] = auc_by_class(of_seed[label == 1], of_seed[label == 0])
+                of_seeds = np.broadcast_to(labels[..., place], scores.shape)
+                for by_task, score, label in zip(metrics, scores, of_seeds, strict=True):
+                    by_task[task] = auc_by_class(score[label == 1], score[label == 0])
         return metrics
 
     def scores(self, split: str) -> dict[str, np.ndarray]:
@@ -112,10 +116,18 @@ class Seeds:
         tasks = [task.name for task in self._schema.tasks]
         return {task: probabilities[..., place] for place, task in enumerate(tasks)}
 
+    def model_of(self, place: int) -> RankingModel:
+        """Returns the model with the weights of a seed."""
+        for variable, values in zip(
+            self._model.trainable_variables, self.state.trained, strict=True
+        ):
+            variable.assign(values[place])
+        return self._model
+
     def _rows(self, arrays: Arrays, split: str) -> dict[str, Any]:
         features = [feature.name for feature in self._schema.features]
         labels = [arrays[names.of_label(split, task.name)] for task in self._schema.tasks]
-        if labels[0].shape[1] > 1:
+        if labels[0].shape[-1] > 1:
             features.append(CANDIDATE_MASK)
         share = self._run.get("share", 1.0) if split == "train" else 1.0
         rows = slice(None) if share == 1 else arrays[names.DRAWS] < share
