@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from pipelines.audit.experts import apart, task_gates
-from pipelines.audit.redundancy import QUERIES, cka
+from pipelines.audit.redundancy import cka
 from recsys_attn.models import RankingModel
 
 
@@ -33,7 +33,7 @@ def choices(model: RankingModel, inputs: Mapping[str, Any]) -> dict[str, float]:
     shares = np.moveaxis(ops.convert_to_numpy(gates)[:, 0], 1, 0)  # (tasks, rows, experts)
     rows = np.arange(shares.shape[1])
     of_tasks = [task_gates(of_task, rows) for of_task in shares]
-    likeness = cka(ops.convert_to_numpy(experts)[:, :QUERIES].astype(np.float64))
+    likeness = cka(ops.convert_to_numpy(experts).astype(np.float64))
     numbers = {
         "entropy": np.mean([task.spread for task in of_tasks]),
         "by row": np.mean([task.variation for task in of_tasks]),

@@ -40,6 +40,12 @@ def difference(one: Mapping[int, float], other: Mapping[int, float]) -> tuple[fl
     return float(values.mean()), float(students_t.ppf(0.975, len(values) - 1) * error)
 
 
+def over_sets(by_set: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """Returns the mean over sets of each seed that all of them have."""
+    seeds = set.intersection(*map(set, by_set))
+    return {seed: mean(of_set[seed] for of_set in by_set) for seed in sorted(seeds)}
+
+
 def mean_ranks(values: np.ndarray) -> np.ndarray:
     """Returns the mean rank of each row over the columns; 1 is the largest value."""
     above = (values[None] > values[:, None]).sum(axis=1)
@@ -59,11 +65,13 @@ def auc_table(results: Results, sets: Sequence[str], task: str, split: str) -> T
     first, *others = gates = _gates_of(results)
     table = Table(box=None, title=f"{split} AUC, {task}")
     columns = [f"{name} ({_seeds(results, name)})" for name in sets]
-    for column in ("gate", *columns, "mean rank"):
+    for column in ("gate", *columns, "all sets", "mean rank"):
         table.add_column(column, justify="left" if column == "gate" else "right")
     by_gate = {g: [aucs(results, name, g, task, split) for name in sets] for g in gates}
+    for of_sets in by_gate.values():
+        of_sets.append(over_sets(of_sets))
     means = np.array([[mean(one.values()) for one in by_gate[gate]] for gate in gates])
-    ranks = [f"{rank:.1f}" for rank in mean_ranks(means)]
+    ranks = [f"{rank:.1f}" for rank in mean_ranks(means[:, :-1])]
     table.add_row(first, *(f"{value:.4f}" for value in means[0]), ranks[0])
     for gate, rank in zip(others, ranks[1:], strict=True):
         pairs = zip(by_gate[gate], by_gate[first], strict=True)

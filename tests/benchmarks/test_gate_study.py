@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,7 @@ from scipy import stats
 
 from benchmarks.gate_study.choices import choices
 from benchmarks.gate_study.sets import drawn_set
-from benchmarks.gate_study.tables import MEAN, aucs, difference, mean_ranks
+from benchmarks.gate_study.tables import MEAN, aucs, difference, mean_ranks, over_sets
 from benchmarks.gate_study.variants import GATES, UNITS, model_arguments, weights
 from recsys_attn import models
 from recsys_attn.schema import Categorical, Numeric, Schema, Task
@@ -52,6 +55,13 @@ def test_mean_of_tasks_is_taken_by_seed() -> None:
     assert aucs(results, "b", "han", "buy", "valid") == {1: 0.8}
 
 
+def test_a_seed_that_a_set_lacks_is_in_no_mean() -> None:
+    assert over_sets([{0: 0.5, 1: 0.7, 2: 0.9}, {2: 0.5, 0: 0.7}]) == {
+        0: pytest.approx(0.6),
+        2: pytest.approx(0.7),
+    }
+
+
 def test_ranks_of_equal_values_are_their_mean() -> None:
     values = RNG.integers(0, 4, (5, 3)) / 4
     wanted = np.mean([stats.rankdata(-column) for column in values.T], axis=0)
@@ -86,3 +96,34 @@ def test_seeds_draw_other_rows_of_one_shape(
     assert (clicks[0] != clicks[1]).any()
     again = drawn_set(tmp_path, "r=-0.5", [1])  # from the file
     np.testing.assert_array_equal(again.arrays["train/label/click"][0], clicks[1])
+
+
+@pytest.mark.thorough
+def test_rows_of_its_own_change_no_other_seed() -> None:
+    code = """
+import numpy as np
+from benchmarks.boards_on_jax.seeds import Seeds
+from benchmarks.boards_on_jax.write import KNOWN
+from pipelines.experiment.training_options import TrainingOptions
+from recsys_attn.schema import Categorical, Schema, Task
+
+rng, schema = np.random.default_rng(0), Schema((Categorical("item", size=7),), (Task("click"),))
+training = TrainingOptions(epochs=2, batch_size=16).model_dump()
+run = {"name": "lr", "schema": schema.to_dict(), "model": {"name": "logistic_regression"},
+       "training": {key: training[key] for key in KNOWN}, "monitor": {"click": "auc"}}
+one = {f"{split}/{name}": rng.integers(0, high, (37, 1)) * 1.0 if high == 2 else
+       rng.integers(0, high, (37, 1)) for split in ("train", "valid", "test")
+       for name, high in (("item", 7), ("label/click", 2))}
+both = {name: np.stack([x, x[::-1]]) for name, x in one.items()}
+shared, by_seed = Seeds(run, one, [3, 5]), Seeds(run, both, [3, 5], by_seed=True)
+for seeds in (shared, by_seed):
+    seeds.train(np.inf, lambda epoch: None)
+of_shared, of_seeds = shared.scores("test")["click"], by_seed.scores("test")["click"]
+np.testing.assert_allclose(of_seeds[0], of_shared[0], atol=1e-6)
+assert abs(of_seeds[1][::-1] - of_shared[1]).max() > 1e-6  # other batches
+model = by_seed.model_of(1)
+logits = np.asarray(model({"item": both["test/item"][1]})["click"])
+np.testing.assert_allclose(1 / (1 + np.exp(-logits)), of_seeds[1], atol=1e-6)
+"""
+    environment = {**os.environ, "KERAS_BACKEND": "jax"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
