@@ -122,8 +122,8 @@ def _drawn(path: Path, name: str, seed: int) -> DrawnSet:
             experiment, run = _experiment(name, Path(temporary), seed), Path(temporary) / "run"
             run_quietly(experiment, run, steps=DATA_STEPS)
             fitted = FittedFeatures.load(run / "features")
-            arrays = rows_of(run, fitted, experiment.data.request)
-        np.savez_compressed(path, schema=json.dumps(fitted.schema.to_dict()), **arrays)
+            rows: dict[str, Any] = rows_of(run, fitted, experiment.data.request)
+        np.savez_compressed(path, schema=json.dumps(fitted.schema.to_dict()), **rows)
     with np.load(path) as file:
         arrays = dict(file)
     return DrawnSet(json.loads(str(arrays.pop("schema"))), arrays)
