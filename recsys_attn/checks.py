@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
@@ -114,3 +115,19 @@ def unknown_name(name: Any, names: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(name, valid, n=1) if isinstance(name, str) else []
     hint = f". Did you mean {nearest[0]!r}?" if nearest else ""
     return f"Valid names: {valid}. Received: {name!r}{hint}"
+
+
+def require_different(argument: str, names: Sequence[str]) -> None:
+    """Raises `ValueError` where a name stands twice."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"`{argument}` must have different names. Received twice: {twice}")
+
+
+@contextmanager
+def errors_of(owner: str) -> Iterator[None]:
+    """Begins the errors of a block with their owner, such as the name of a feature."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{owner}: {error}") from None

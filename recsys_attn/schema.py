@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard, get_args
 
-from recsys_attn.checks import require_number, require_positive, unknown_name
+from recsys_attn.checks import (
+    errors_of,
+    require_different,
+    require_number,
+    require_positive,
+    unknown_name,
+)
 from recsys_attn.id_transforms import (
     BUILT_IN,
     DEFAULT,
@@ -40,12 +45,23 @@ RESERVED_IDS = 2
 CANDIDATE_MASK = "candidate_mask"  # optional model input (B, T): False for padded candidates
 
 
+class _OfColumn:
+    """A feature's column of raw values."""
+
+    name: str
+    column: str | None
+
+    @property
+    def column_name(self) -> str:
+        return self.column or self.name
+
+
 @dataclass(frozen=True)
-class Categorical:
+class Categorical(_OfColumn):
     """One id, or a bag of ids when `multivalued` (embedded as their mean).
 
     Args:
-        name: Name of the column, of the model input and of the signature input.
+        name: Name of the feature: of the model's input, and in reports.
         side: `"context"` (user and moment, once per request) or `"candidate"`.
         dtype: Type of the raw value; `"float32"` with the transform `"quantile"`.
         transform: Transform from raw values to ids: a table, or the name of its kind.
@@ -56,6 +72,7 @@ class Categorical:
             for a table that is too large. Defaults to a table of the embedding width.
         size: Number of rows of its table, including reserved ids; set by fitting, so left out in
             an experiment file.
+        column: Column of the raw values, and input of requests. Defaults to the name.
     """
 
     name: str
@@ -67,6 +84,7 @@ class Categorical:
     width: int | None = None
     table_width: int | None = None
     size: int | None = None
+    column: str | None = None
     kind: Literal["categorical"] = "categorical"
 
     def __post_init__(self) -> None:
@@ -74,11 +92,11 @@ class Categorical:
 
 
 @dataclass(frozen=True)
-class Numeric:
+class Numeric(_OfColumn):
     """A number, embedded by its encoding; a missing one is zeros.
 
     Args:
-        name: Name of the column, of the model input and of the signature input.
+        name: Name of the feature: of the model's input, and in reports.
         side: `"context"` (user and moment, once per request) or `"candidate"`.
         transform: Steps in their order: `"log1p"` (`sign(x) log(1 + |x|)`, so negative numbers
             keep their sign), `"standardise"` (subtracts the mean of the training rows and divides
@@ -93,6 +111,7 @@ class Numeric:
         boundaries: Quantiles of the transformed training values, in increasing order; set by
             fitting, so left out in an experiment file. Defaults to those of standard normal values.
         dtype: Type of the raw value.
+        column: As for `Categorical`. A column that another feature reads as `"int64"` is that.
     """
 
     name: str
@@ -103,11 +122,12 @@ class Numeric:
     bins: int = 20
     boundaries: tuple[float, ...] | None = None
     dtype: Literal["float32"] = "float32"
+    column: str | None = None
     kind: Literal["numeric"] = "numeric"
 
     def __post_init__(self) -> None:
         _check_feature(self)
-        with _of(f"Feature {self.name!r}"):
+        with errors_of(f"Feature {self.name!r}"):
             check_transform(self.transform)
             check_encoding(self.encoding, self.bins, self.boundaries)
         object.__setattr__(self, "transform", tuple(self.transform))
@@ -116,11 +136,11 @@ class Numeric:
 
 
 @dataclass(frozen=True)
-class Sequence:
+class Sequence(_OfColumn):
     """A list of past events per request, oldest first, as ids.
 
     Args:
-        name: Name of the column, of the model input and of the signature input.
+        name: Name of the feature: of the model's input, and in reports.
         shares: A categorical feature whose transform and table it shares, so that a past item and a
             candidate item are the same vector.
         history: Name of the history. Sequences of one history are aligned: entry s of each belongs
@@ -128,6 +148,7 @@ class Sequence:
         max_length: Largest number of events; the last ones are kept.
         dtype, transform, width, table_width, size: As for `Categorical`. With `shares`, they must
             not differ from those of the other feature; all but `dtype` may be omitted.
+        column: As for `Categorical`. Sequences of one column have one `history`.
     """
 
     name: str
@@ -139,6 +160,7 @@ class Sequence:
     width: int | None = None
     table_width: int | None = None
     size: int | None = None
+    column: str | None = None
     kind: Literal["sequence"] = "sequence"
 
     @property
@@ -191,7 +213,7 @@ class Task:
     def __post_init__(self) -> None:
         options = loss_options(self.loss, f"Task {self.name!r}: unknown `loss`")
         object.__setattr__(self, "loss", self.loss if isinstance(self.loss, str) else options)
-        with _of(f"Task {self.name!r}"):
+        with errors_of(f"Task {self.name!r}"):
             require_number("weight", self.weight, above=0)
 
     @property
@@ -232,8 +254,8 @@ class Schema:
         object.__setattr__(self, "tasks", tuple(self.tasks))
         if not self.features:
             raise ValueError("`features` must name at least one feature. Received: none")
-        _check_unique("features", [feature.name for feature in self.features])
-        _check_unique("tasks", [task.name for task in self.tasks])
+        require_different("features", [feature.name for feature in self.features])
+        require_different("tasks", [task.name for task in self.tasks])
         for feature in self.features:
             if isinstance(feature, Sequence) and feature.shares is not None:
                 self._check_shares(feature)
@@ -317,8 +339,9 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON; see `from_dict`."""
-        return {
-            "features": [dataclasses.asdict(feature) for feature in self.features],
+        features = [dataclasses.asdict(feature) for feature in self.features]
+        return {  # without a `column` that is the name, as older versions wrote it
+            "features": [{k: of[k] for k in of if k != "column" or of[k]} for of in features],
             "tasks": [dataclasses.asdict(task) for task in self.tasks],
         }
 
@@ -363,28 +386,13 @@ def _check_feature(feature: Feature) -> None:
                 f"Feature {feature.name!r}: unknown `{name}`. "
                 + unknown_name(getattr(feature, name), valid)
             )
-    with _of(f"Feature {feature.name!r}"):
+    with errors_of(f"Feature {feature.name!r}"):
         for name in ("width", "max_length", "table_width", "size"):
             if getattr(feature, name, None) is not None:
                 require_positive(name, getattr(feature, name))
 
 
-@contextmanager
-def _of(owner: str) -> Iterator[None]:
-    """Names the feature or the task in the errors of a check."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{owner}: {error}") from None
-
-
 def _check_id_feature(feature: Categorical | Sequence) -> None:
     _check_feature(feature)
-    with _of(f"Feature {feature.name!r}"):
+    with errors_of(f"Feature {feature.name!r}"):
         check_id_transform(feature)
-
-
-def _check_unique(argument: str, names: list[str]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"`{argument}` must have different names. Received twice: {twice}")

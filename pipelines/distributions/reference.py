@@ -18,6 +18,7 @@ from pipelines.ingest.table_checks import check_table
 from pipelines.ingest.user_features import columns_to_read, with_users
 from pipelines.storage.dataset import DataSplit, Reader
 from pipelines.storage.footers import Footers
+from pipelines.storage.raw_columns import raw_columns
 from pipelines.storage.request_rows import request_starts
 from recsys_attn.schema import Task
 
@@ -52,7 +53,7 @@ def _counting(
 ) -> Iterator[Callable[[int], Statistics]]:
     """Yields a function from the number of a row group to its statistics."""
     # The train split has the features of items and users; other rows may have their ids only.
-    schema = fitted.schema if labels else fitted.raw_schema
+    schema = raw_columns(fitted.schema) if labels else fitted.raw_schema
     tasks = schema.tasks if labels else ()
     needed = [feature.name for feature in schema.features]
     needed += [name for task in tasks for name in (task.label_column, task.mask) if name]

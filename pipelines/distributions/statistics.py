@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from pipelines.distributions.value_counts import NOTHING, Counts, number_keys
 from pipelines.features import FittedFeatures
-from pipelines.features.fitted import raw_column
+from pipelines.features.fitted import feature_column
 from pipelines.features.graph_transform import finite_numbers
 from pipelines.storage.dataset import open_parquet
 from recsys_attn.id_transforms import Age, Hash, OwnTransform, Quantile
@@ -94,7 +94,7 @@ def _of_feature(
 
 
 def _of_numbers(feature: Feature, table: pa.Table) -> dict[str, Counts]:
-    numbers = finite_numbers(raw_column(table, feature.name, feature.dtype))
+    numbers = finite_numbers(feature_column(table, feature))
     present = np.zeros(table.num_rows, np.int64)
     present[: len(numbers)] = 1
     return {"numbers": Counts.of(number_keys(numbers)), "present": Counts.of(present)}

@@ -14,6 +14,7 @@ from pipelines.common.errors import PipelineError
 from pipelines.evaluation.row_cuts import Cut, cut, cut_all
 from pipelines.experiment.evaluation_options import EvaluationOptions
 from pipelines.storage.dataset import DataSplit
+from pipelines.storage.raw_columns import raw_columns
 from pipelines.storage.request_rows import request_starts
 from recsys_attn.schema import Schema
 from serving.state.columns.arrow_kinds import is_number
@@ -46,7 +47,7 @@ class EvaluatedRows(NamedTuple):
         cls, split: DataSplit, options: EvaluationOptions, request: str | None, schema: Schema
     ) -> EvaluatedRows:
         group = options.group or request
-        features = [f.name for f in schema.features if f.name in split.columns]
+        features = [f.name for f in raw_columns(schema).features if f.name in split.columns]
         searched = options.searched(features)
         divided = {*itertools.chain(*options.segmentations), *searched}
         named = {*options.ceiling.values(), *options.baselines.values(), *filter(None, [group])}

@@ -18,7 +18,7 @@ from pipelines.metrics.intervals import (
 )
 from pipelines.metrics.probability import row_losses
 from pipelines.storage.request_rows import request_starts
-from recsys_attn.schema import Schema, Sequence
+from recsys_attn.schema import Feature, Schema, Sequence
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -36,7 +36,8 @@ def permutation_importance(
     """Loss of AUC and gain of logloss when one feature has the values of other rows.
 
     A feature of the request changes places between requests, and one of the candidate between rows;
-    the aligned sequences of a history stay together. A feature that says the same as another loses
+    the aligned sequences of a history stay together, and so do the features of one column, which
+    then have its name. A feature that says the same as another loses
     little, as the other one is left: the importance is that of this model, not of the data.
 
     Args:
@@ -92,13 +93,16 @@ class Unit(NamedTuple):
 
 def units(schema: Schema) -> list[Unit]:
     """The features and histories that change places."""
+    readers: dict[str, list[Feature]] = {}
+    for feature in schema.features:
+        if not isinstance(feature, Sequence):
+            readers.setdefault(feature.column_name, []).append(feature)
     features = [
-        Unit(feature.name, (feature.name,), feature.side == "context")
-        for feature in schema.features
-        if not isinstance(feature, Sequence)
+        Unit(of[0].name if len(of) == 1 else column, (column,), of[0].side == "context")
+        for column, of in readers.items()
     ]
     return features + [
-        Unit(name, tuple(sequence.name for sequence in sequences), True)
+        Unit(name, tuple(dict.fromkeys(of.column_name for of in sequences)), True)
         for name, sequences in schema.histories.items()
     ]
 

@@ -45,6 +45,7 @@ from pipelines.features.transforms import TRANSFORMS
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.item_features import check_key
 from pipelines.ingest.user_features import check_user_key
+from pipelines.storage.raw_columns import raw_columns
 from recsys_attn.id_transforms import OwnTransform
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 
@@ -92,6 +93,8 @@ class Experiment(TomlTable):
     def _check_names(self) -> Experiment:
         features = [feature.name for feature in self.schema_.features]
         check_feature_names(features)
+        columns = [column.name for column in raw_columns(self.schema_).features]
+        check_feature_names(columns, "column")
         for feature in self.features:
             if isinstance(feature.transform, OwnTransform):
                 key = f"transform` of `{feature.name}"
@@ -110,7 +113,7 @@ class Experiment(TomlTable):
             check_user_key(self.data.users, self.schema_)
         self._check_state()
         try:
-            used = {feature.name for feature in self.model_schema.features}
+            used = {feature.column_name for feature in self.model_schema.features}
         except ValueError as error:
             raise ValueError(f"Without the features that `model.exclude` names: {error}") from None
         for task in self.tasks:

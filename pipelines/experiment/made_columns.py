@@ -39,7 +39,7 @@ def fill_histories(features: Mapping[int, dict[str, Any]], data: Any) -> list[st
         if isinstance(entry, dict)
     }
     events = {
-        index: json.dumps([entries.get(str(f.get("name")), {}).get(key) for key in _SAME_EVENTS])
+        index: json.dumps([entries.get(_column(f), {}).get(key) for key in _SAME_EVENTS])
         for index, f in features.items()
         if f.get("kind") == "sequence"
     }
@@ -51,22 +51,26 @@ def fill_histories(features: Mapping[int, dict[str, Any]], data: Any) -> list[st
     added = []
     for index, same in events.items():
         feature = features[index]
-        name = str(feature.get("name"))
+        name, column = str(feature.get("name")), _column(feature)
         group = groups.setdefault(same, name if _GROUP in groups.values() else _GROUP)
         defaults = {_GROUP: group}
-        if name in entries:
-            defaults["max_length"] = entries[name]["max_length"]
+        if column in entries:
+            defaults["max_length"] = entries[column]["max_length"]
         for key in defaults.keys() - feature.keys():
             feature[key] = defaults[key]
             added.append(f"features[{index}].{key}")
     return added
 
 
+def _column(feature: Mapping[str, Any]) -> str:
+    return str(feature.get("column") or feature.get("name"))
+
+
 def _check_ages(
     features: Mapping[int, dict[str, Any]], events: Mapping[int, str], entries: Mapping[str, Any]
 ) -> None:
     """Checks that ages that `data.histories` makes have sequences of the same events."""
-    names = {index: str(features[index].get("name")) for index in events}
+    names = {index: _column(features[index]) for index in events}
     absent = [repr(name) for name in names.values() if name not in entries]
     for index, name in names.items():
         is_alone = list(events.values()).count(events[index]) == 1
@@ -91,12 +95,12 @@ def check_made_columns(data: DataOptions, schema: Schema) -> None:
     histories = {history.name: history for history in data.histories}
     for index, feature in enumerate(schema.features):
         key = f"`features[{index}].kind`: the feature is a column of"
-        if feature.name in numbers and (is_listed(feature) or feature.dtype != "float32"):
+        if feature.column_name in numbers and (is_listed(feature) or feature.dtype != "float32"):
             raise ValueError(
                 f'{key} `data.aggregates`, which holds numbers: expected kind = "numeric". '
                 f"Received: {feature.kind!r}"
             )
-        if feature.name in histories and not is_listed(feature):
+        if feature.column_name in histories and not is_listed(feature):
             raise ValueError(
                 f'{key} `data.histories`, which holds lists: expected kind = "sequence". '
                 f"Received: {feature.kind!r}"
@@ -108,14 +112,15 @@ def check_made_columns(data: DataOptions, schema: Schema) -> None:
                 "outcome; expected a column of 0 and 1"
             )
     for name, sequences in schema.histories.items():
-        _check_aligned(name, [s for s in sequences if s.name in histories], histories)
+        made = [s for s in sequences if s.column_name in histories]
+        _check_aligned(name, made, histories)
 
 
 def _check_aligned(
     name: str, sequences: Sequence[Feature], histories: Mapping[str, HistoryOptions]
 ) -> None:
     for sequence in sequences[1:]:
-        first, other = histories[sequences[0].name], histories[sequence.name]
+        first, other = (histories[s.column_name] for s in (sequences[0], sequence))
         for key in _SAME_EVENTS:
             if getattr(first, key) != getattr(other, key):
                 raise ValueError(

@@ -7,8 +7,12 @@ import re
 from collections.abc import Iterable
 
 
-def check_feature_names(names: Iterable[str]) -> None:
+def check_feature_names(names: Iterable[str], what: str = "feature") -> None:
     """Checks names that TensorFlow would refuse or silently rename as inputs.
+
+    Args:
+        names: The names of features, or of their columns.
+        what: The word for them.
 
     Raises:
         ValueError: A name is no identifier, is reserved, or differs from another only in case.
@@ -17,19 +21,19 @@ def check_feature_names(names: Iterable[str]) -> None:
     for name in names:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
             raise ValueError(
-                f"The feature name {name!r} cannot name an input of the exported model: expected "
+                f"The {what} name {name!r} cannot name an input of the exported model: expected "
                 "a letter of a-z or A-Z, then letters, digits and '_'. Rename the column in the "
                 "data and the feature."
             )
         if keyword.iskeyword(name) or name == "self":
             raise ValueError(
-                f"The feature name {name!r} is reserved: it cannot name an input of the exported "
+                f"The {what} name {name!r} is reserved: it cannot name an input of the exported "
                 "model. Rename the column in the data and the feature."
             )
         other = seen.setdefault(name.lower(), name)
         if other != name:
             raise ValueError(
-                f"The feature names {other!r} and {name!r} differ in the case of their letters "
+                f"The {what} names {other!r} and {name!r} differ in the case of their letters "
                 "only, which inputs of the exported model cannot. Rename one of them."
             )
 

@@ -22,6 +22,9 @@ def resolved(experiment: Experiment) -> dict[str, Any]:
         table = values["data"][name]
         if table is not None:
             table["path"] = shown_paths(table["path"])
+    for feature in values["features"]:
+        if feature["column"] is None:  # as in the runs of older versions
+            del feature["column"]
     return values
 
 
@@ -37,7 +40,7 @@ def shown_paths(paths: Any) -> Any:
 def settings_by_step(experiment: Experiment) -> dict[str, dict[str, Any]]:
     """The settings that determine each step's result, by the keys of the file."""
     values = resolved(experiment)
-    columns = ("kind", "name", "dtype", "multivalued", "label", "mask")
+    columns = ("kind", "name", "column", "dtype", "multivalued", "label", "mask")
     read = {
         table: [{key: part[key] for key in columns if key in part} for part in values[table]]
         for table in ("features", "tasks")

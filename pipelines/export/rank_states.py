@@ -35,8 +35,8 @@ def why_stateless(model: RankingModel) -> str | None:
         return "No history has an encoder that runs once for all candidates."
     if not ranks(model.schema):
         return "The model has no features of candidates."
-    if STATE in {feature.name for feature in model.schema.features}:
-        return f"A feature has the name {STATE!r}, which is that of the input of a state."
+    if STATE in {feature.column_name for feature in model.schema.features}:
+        return f"A column has the name {STATE!r}, which is that of the input of a state."
     for name in histories:
         if any(is_age(sequence) for sequence in model.schema.histories[name]):
             return f"The history {name!r} has the ages of its events, which each request changes."
@@ -65,7 +65,10 @@ class RankStates:
         self._histories = _encoded(model)
         sequences = model.schema.histories
         self.longest = {name: sequences[name][0].max_length for name in self._histories}
-        self._events = {s.name for name in self._histories for s in sequences[name]}
+        encoded = {s.name: s.column_name for name in self._histories for s in sequences[name]}
+        self._events = set(encoded.values())
+        others = {f.column_name for f in model.schema.features if f.name not in encoded}
+        self._replaced = self._events - others
         reasons = [why_no_steps(history) for history in self._histories.values()]
         self.no_steps = next((reason for reason in reasons if reason is not None), None)
         self._steps = {}
@@ -87,9 +90,10 @@ class RankStates:
         """Concrete functions by signature name."""
         events = {name: self._specs[name] for name in sorted(self._events)}
         contexts = [history.context for history in self._histories.values()]
-        named = {name for context in contexts if context is not None for name in context.features}
-        context = {name: self._specs[name] for name in sorted(named)}
-        others = {name: s for name, s in self._specs.items() if name not in self._events}
+        names = {name for context in contexts if context is not None for name in context.features}
+        columns = {self._model.schema[name].column_name for name in names}
+        context = {name: self._specs[name] for name in sorted(columns)}
+        others = {name: s for name, s in self._specs.items() if name not in self._replaced}
         state = {STATE: self._packed.spec}
         functions = {
             START: concrete(self._start, {**events, **context}),

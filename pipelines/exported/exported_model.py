@@ -19,6 +19,7 @@ from pipelines.export.raw_inputs import (
     raw_rows,
 )
 from pipelines.scoring.scorer import Scores
+from pipelines.storage.raw_columns import raw_columns
 from recsys_attn.schema import Schema
 
 AT_ONCE = 4096  # rows of a call
@@ -32,7 +33,7 @@ class ExportedModel:
 
     Attributes:
         manifest: What the export says of itself.
-        schema: The features that are its inputs, and the tasks.
+        schema: The columns that are its inputs, and the tasks.
 
     Raises:
         PipelineError: The folder is no export.
@@ -46,7 +47,7 @@ class ExportedModel:
             )
         self.manifest = read_json(folder / MANIFEST)
         inputs = self.manifest["signatures"][ROWS_SIGNATURE]["inputs"]
-        whole = Schema.from_dict(self.manifest["schema"])
+        whole = raw_columns(Schema.from_dict(self.manifest["schema"]))
         features = tuple(feature for feature in whole.features if feature.name in inputs)
         self.schema = replace(whole, features=features)
         self._loaded = tf.saved_model.load(str(folder))  # its functions live as long as it does

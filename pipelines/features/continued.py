@@ -15,14 +15,15 @@ def earlier_transform(feature: Feature, earlier: FittedFeatures | None) -> Trans
         earlier: The features of that run; None: there was none.
 
     Returns:
-        None where that run did not have the feature, or not with this type and transform. The
-        limits of a vocabulary may differ.
+        None where that run did not have the feature, or not with this column, type and transform.
+        The limits of a vocabulary may differ.
     """
     if earlier is None or feature.name not in earlier.transforms:
         return None
     before, now = earlier.schema[feature.name], fitter(feature)
     same = type(fitter(before)) is type(now) if isinstance(now, Growing) else fitter(before) == now
-    return earlier.transforms[feature.name] if same and before.dtype == feature.dtype else None
+    raw = before.dtype == feature.dtype and before.column_name == feature.column_name
+    return earlier.transforms[feature.name] if same and raw else None
 
 
 def is_counted(feature: Feature, earlier: FittedFeatures | None) -> bool:

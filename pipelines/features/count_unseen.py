@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from pipelines.features.fitted import FittedFeatures, raw_column
+from pipelines.features.fitted import FittedFeatures, feature_column
 from pipelines.features.lists import flatten_list
 from pipelines.features.unseen import UnseenValues
 from pipelines.features.vocabulary import VocabularyTransform
@@ -47,7 +47,8 @@ def count_unseen(
     names = list(sizes)
     counts = {name: np.zeros(2 * size, np.int64) for name, size in sizes.items()}
     cut, first_row = order.cut(train, share), 0
-    for table in train.batches(list(dict.fromkeys([*names, *order.columns]))):
+    columns = list(dict.fromkeys(fitted.schema[name].column_name for name in names))
+    for table in train.batches(list(dict.fromkeys([*columns, *order.columns]))):
         is_last = order.places(table, first_row) >= cut
         for name in names:
             ids, rows = _ids(fitted, name, table)
@@ -55,7 +56,7 @@ def count_unseen(
         first_row += table.num_rows
         progress(table.num_rows)
     of_valid = {name: np.zeros(2, np.int64) for name in names}
-    for table in valid.batches(names):
+    for table in valid.batches(columns):
         for name in names:
             ids, _ = _ids(fitted, name, table)
             of_valid[name] += (ids == UNKNOWN_ID).sum(), (ids != PADDING_ID).sum()
@@ -69,7 +70,7 @@ def count_unseen(
 def _ids(fitted: FittedFeatures, name: str, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """The ids of a feature's values, and the row of each."""
     feature = fitted.schema[name]
-    values, rows = raw_column(table, name, feature.dtype, is_listed(feature)), table.num_rows
+    values, rows = feature_column(table, feature), table.num_rows
     lengths = np.ones(rows, np.int64)
     if is_listed(feature):
         values, offsets = flatten_list(values)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipelines.engines.base import Engine, tree
 from pipelines.features.continued import earlier_transform, is_counted
-from pipelines.features.fitted import FittedFeatures, fitter, raw_column
+from pipelines.features.fitted import FittedFeatures, feature_column, fitter
 from pipelines.features.lists import flatten_list
 from pipelines.features.numeric import NumericTransform
 from pipelines.features.transforms import Growing, Transform
@@ -101,12 +101,16 @@ def _counted(schema: Schema, earlier: FittedFeatures | None) -> list[Feature]:
 @contextmanager
 def _fitting(features: Sequence[Feature], footers: Footers) -> Iterator[Callable[[int], States]]:
     """Yields a function from the number of a row group to its states."""
-    columns = [feature.name for feature in features]
-    with Reader(footers, columns) as reader:
+    with Reader(footers, columns_of(features)) as reader:
         yield lambda number: fit_batch(features, reader.read([number]))
+
+
+def columns_of(features: Sequence[Feature]) -> list[str]:
+    """The columns that some features read."""
+    return list(dict.fromkeys(feature.column_name for feature in features))
 
 
 def raw_values(feature: Feature, table: pa.Table) -> pa.Array:
     """The raw values of a feature in some rows; those of lists one after another."""
-    column = raw_column(table, feature.name, feature.dtype, is_listed(feature))
+    column = feature_column(table, feature)
     return flatten_list(column)[0] if is_listed(feature) else column

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.features.fit import owners, raw_values
+from pipelines.features.fit import columns_of, owners, raw_values
 from pipelines.storage.dataset import DataSplit, Reader
 from recsys_attn.schema import Feature, Schema
 from serving.state.columns.missing import is_missing
@@ -27,7 +27,7 @@ def coarse_features(schema: Schema, split: DataSplit) -> list[str]:
     """
     left = [feature for feature in owners(schema) if feature.dtype == "float32"]
     bounds = {feature.name: (np.inf, -np.inf) for feature in left}
-    with Reader(split.footers, list(bounds)) as reader:
+    with Reader(split.footers, columns_of(left)) as reader:
         for number in range(len(split.footers)):
             if not left:
                 break
@@ -79,7 +79,7 @@ def empty_features(schema: Schema, split: DataSplit) -> list[str]:
     for number in range(len(footers)):
         if not left:
             break
-        with Reader(footers, [feature.name for feature in left]) as reader:
+        with Reader(footers, columns_of(left)) as reader:
             table = reader.read([number])
         left = [feature for feature in left if not _has_value(feature, table)]
     return [feature.name for feature in left]

@@ -25,6 +25,7 @@ from pipelines.features.unseen import UnseenValues, load_unseen, save_unseen
 from pipelines.items import ItemTable, UserTable
 from pipelines.storage.columns import arrow_type
 from pipelines.storage.dataset import open_parquet
+from pipelines.storage.raw_columns import raw_columns
 from recsys_attn.id_transforms import OwnTransform
 from recsys_attn.number_encodings.fields import ENCODINGS
 from recsys_attn.schema import (
@@ -38,6 +39,10 @@ from recsys_attn.schema import (
     Task,
     is_listed,
 )
+from serving.state.columns.missing import with_nulls
+
+_INTEGERS, _FLOATS = arrow_type("int64"), arrow_type("float32")
+_ROUNDED = {(_INTEGERS, _FLOATS), (pa.list_(_INTEGERS), pa.list_(_FLOATS))}
 
 
 def fitter(feature: Feature) -> Fitter:
@@ -74,22 +79,22 @@ class FittedFeatures:
     def item_features(self) -> tuple[str, ...]:
         """Features whose values come from the item table."""
         names = self.items.features if self.items else ()
-        return tuple(f.name for f in self.schema.features if f.name in names)
+        return tuple(f.name for f in self.schema.features if f.column_name in names)
 
     @property
     def raw_schema(self) -> Schema:
-        """The features that a request or a row to score has: all but those of the item table."""
+        """The columns that a request or a row to score has: all but those of the item table."""
         if self.items is None or not self.item_features:
-            return self.schema
+            return raw_columns(self.schema)
         features = [f for f in self.schema.features if f.name not in self.item_features]
-        if self.items.key not in [f.name for f in features]:  # the model leaves the id out
+        if self.items.key not in [f.column_name for f in features]:  # the model leaves the id out
             is_text = pa.types.is_string(self.items.keys.type)
             features.append(Categorical(self.items.key, dtype="string" if is_text else "int64"))
         return self._raw(features)
 
     @property
     def context_schema(self) -> Schema:
-        """The features of the context, for raw rows without candidates."""
+        """The columns of the context, for raw rows without candidates."""
         return self._raw([f for f in self.schema.features if f.side == "context"])
 
     def _raw(self, kept: Ordered[Feature]) -> Schema:
@@ -102,7 +107,7 @@ class FittedFeatures:
                 transform = owner.transform if isinstance(owner, Categorical) else feature.transform
                 feature = replace(feature, shares=None, transform=transform)
             features.append(feature)
-        return Schema(tuple(features), self.schema.tasks)
+        return raw_columns(Schema(tuple(features), self.schema.tasks))
 
     def joined(self, table: pa.Table) -> pa.Table:
         """Raw rows with the features of their items; columns of these names are replaced."""
@@ -113,7 +118,7 @@ class FittedFeatures:
         if self.items is None:
             return {}
         names = self.items.table.column_names
-        others = tuple(f.name for f in self.schema.features if f.name not in names)
+        others = tuple(f.name for f in self.schema.features if f.column_name not in names)
         return self.without(others).apply(self.items.table, "candidate")
 
     def transform_of(self, name: str) -> Transform:
@@ -121,7 +126,7 @@ class FittedFeatures:
         return self.transforms[self.schema.table_owner(name)]
 
     def apply(self, table: pa.Table, side: Side) -> dict[str, np.ndarray]:
-        """Model inputs of one side's features, one row per row of `table`."""
+        """Model inputs of one side's features, one row per row of `table` of raw columns."""
         return dict(self.columns(table, side))
 
     def columns(self, table: pa.Table, side: Side) -> Iterator[tuple[str, np.ndarray]]:
@@ -210,18 +215,23 @@ def _load(state: dict[str, Any], folder: Path, feature: Feature) -> Transform:
 
 
 def raw_column(table: pa.Table, name: str, dtype: RawType, listed: bool = False) -> pa.Array:
-    """One column as a single array of the feature's raw type."""
+    """One column as a single array of a raw type."""
     return _cast(name, _single(table[name]), arrow_type(dtype, listed))
+
+
+def feature_column(table: pa.Table, feature: Feature) -> pa.Array:
+    """The column of a feature as a single array of its raw type."""
+    return raw_column(table, feature.column_name, feature.dtype, is_listed(feature))
 
 
 def _encoded_column(table: pa.Table, feature: Feature) -> pa.Array:
     """One column for transforms; strings may stay dictionary-encoded."""
-    column = _single(table[feature.name])
+    column = _single(table[feature.column_name])
     listed = is_listed(feature) and pa.types.is_list(column.type)
     values = column.type.value_type if listed else column.type
     if pa.types.is_dictionary(values) and values.value_type == arrow_type(feature.dtype):
         return column
-    return _cast(feature.name, column, arrow_type(feature.dtype, is_listed(feature)))
+    return _cast(feature.column_name, column, arrow_type(feature.dtype, is_listed(feature)))
 
 
 def _single(column: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -231,10 +241,22 @@ def _single(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _cast(name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if column.type == kind:
+        return column
+    if (column.type, kind) in _ROUNDED:
+        return _rounded(column)
     try:
-        return column if column.type == kind else column.cast(kind)
+        return column.cast(kind)
     except pa.ArrowException as error:
         raise PipelineError(
             f"Column {name!r}: expected values of type {kind}. Received: {column.type}, which "
             f"does not convert ({error})."
         ) from None
+
+
+def _rounded(column: pa.Array) -> pa.Array:
+    """Integers, or lists of them, as float32, as `ingest` rounds any number and the graph does."""
+    if pa.types.is_list(column.type):
+        values = _rounded(column.values)
+        return pa.ListArray.from_arrays(column.offsets, values, mask=column.is_null())
+    return with_nulls(column).cast(pa.float64(), safe=False).cast(_FLOATS, safe=False)

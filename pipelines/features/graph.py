@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.features.fitted import FittedFeatures
+from pipelines.features.graph_transform import is_missing_tensor
 from pipelines.features.vocabulary import VocabularyTransform
 from pipelines.items import ItemTable
 from recsys_attn.schema import (
@@ -45,7 +46,7 @@ class FeatureGraph(tf.Module):
         self.functions = {name: fitted.transforms[name].graph() for name in sorted(used)}
 
     def __call__(self, raw: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Raw tensors by feature name: `(B,)`, `(B, T)`, lists with one more axis."""
+        """Raw tensors by column: `(B,)`, `(B, T)`, lists with one more axis."""
         return self.inputs(raw, self.events(raw))
 
     def events(self, raw: Mapping[str, tf.Tensor]) -> dict[str, list[tf.Tensor]]:
@@ -53,7 +54,7 @@ class FeatureGraph(tf.Module):
         return {
             name: [self._transform(sequence, raw) for sequence in sequences]
             for name, sequences in self.schema.histories.items()
-            if sequences[0].name in raw
+            if all(sequence.column_name in raw for sequence in sequences)
         }
 
     def inputs(
@@ -62,7 +63,8 @@ class FeatureGraph(tf.Module):
         """The model's inputs, from raw tensors and their `events`."""
         inputs = {} if self.items is None or self.items.key not in raw else self.items(raw)
         for feature in self.schema.features:
-            if isinstance(feature, Sequence) or feature.name in inputs or feature.name not in raw:
+            absent = feature.column_name not in raw
+            if isinstance(feature, Sequence) or feature.name in inputs or absent:
                 continue
             values = self._transform(feature, raw)
             if is_listed(feature):
@@ -112,7 +114,10 @@ class FeatureGraph(tf.Module):
         return outputs
 
     def _transform(self, feature: Feature, raw: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        return self.functions[self.schema.table_owner(feature.name)](raw[feature.name])
+        values = raw[feature.column_name]
+        if values.dtype != raw_dtype(feature):
+            values = _rounded(values)
+        return self.functions[self.schema.table_owner(feature.name)](values)
 
 
 class _ItemLookup(tf.Module):
@@ -138,6 +143,12 @@ class _ItemLookup(tf.Module):
     def __call__(self, raw: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         rows = self.row(raw[self.key])
         return {name: tf.gather(values, rows) for name, values in self.encoded.items()}
+
+
+def _rounded(integers: tf.Tensor) -> tf.Tensor:
+    """Integers as float32, as the training rounds them."""
+    numbers = tf.cast(tf.cast(integers, tf.float64), tf.float32)
+    return tf.where(is_missing_tensor(integers), np.float32(np.nan), numbers)
 
 
 def _missing(values: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from pipelines.features.lists import flatten_list, pad_last
 from pipelines.feed.batch_layout import Arrays, Layout
 from pipelines.items import ItemTable
 from pipelines.items.feature_table import ABSENT
+from pipelines.storage.raw_columns import raw_columns
 from recsys_attn.schema import Schema, Sequence
 
 
@@ -45,10 +46,10 @@ class ItemCatalogue:
 
     @cached_property
     def histories(self) -> tuple[Sequence, ...]:
-        """The sequences whose events are items of the table."""
+        """The columns of sequences whose events are items of the table."""
         if not self.unseen:
             return ()
-        features = (self.whole or self.fitted.schema).features
+        features = raw_columns(self.whole or self.fitted.schema).features
         return tuple(f for f in features if isinstance(f, Sequence) and f.shares == self.items.key)
 
     @property

@@ -51,7 +51,7 @@ class Chunk:
             layout = layout.with_rows(catalogue.events)
         # There are at most as many requests as rows; unwritten memory costs nothing.
         blocks = layout.empty(rows)
-        names = [f.name for f in fitted.schema.features if f.side == "context"]
+        names = [f.column_name for f in fitted.schema.features if f.side == "context"]
         histories = [] if catalogue is None else [h.name for h in catalogue.histories]
         read = list(dict.fromkeys(names + histories))
         done = requests = 0

@@ -89,7 +89,7 @@ class Feed:
     def column_names(self) -> list[str]:
         """Columns that are read."""
         schema = self.fitted.schema
-        names = [feature.name for feature in schema.features]
+        names = [feature.column_name for feature in schema.features]
         for task in schema.tasks:
             names += [task.label_column] + ([task.mask] if task.mask else [])
         if self.negatives:
@@ -195,7 +195,7 @@ class Feed:
     def _decode(self, chunks: list[np.ndarray]) -> Generator[Chunk]:
         rows, features = self.split.footers.rows, self.fitted.schema.features
         histories = self.negatives.catalogue.histories if self.negatives else ()
-        encoded = [f.name for f in (*features, *histories) if f.dtype == "string"]
+        encoded = [f.column_name for f in (*features, *histories) if f.dtype == "string"]
         with Reader(self.split.footers, self.column_names, encoded) as reader:
             for numbers in chunks:
                 row_groups = reader.row_groups(numbers)

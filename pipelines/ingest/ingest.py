@@ -34,6 +34,7 @@ from pipelines.ingest.table_checks import check_table
 from pipelines.ingest.user_features import read_users
 from pipelines.ingest.writer import SplitWriter
 from pipelines.items import ItemTable, UserTable
+from pipelines.storage.raw_columns import raw_columns
 from pipelines.storage.request_rows import RequestLog
 from recsys_attn.schema import Schema
 from serving.state.definitions.definition import StateDefinition
@@ -58,7 +59,7 @@ def ingest(
 
     Args:
         options: The `[data]` table.
-        schema: The expected columns; None writes all columns of the source.
+        schema: The features and tasks; None writes all columns of the source.
         seed: Seed of a split by hash or user, and of the simulation.
         out: Folder that receives `train`, `valid` and `test`, and the state for a store.
         progress: Called with the total number of rows done.
@@ -75,6 +76,7 @@ def ingest(
     Raises:
         PipelineError: A file, a column, a value or a split is invalid.
     """
+    schema = None if schema is None else raw_columns(schema)
     source = _source(options, schema, seed, set(named.values()))
     items, users = _items(options, schema, source), _users(options, schema, source)
     saved = saved_state(options)

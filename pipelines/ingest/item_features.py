@@ -15,6 +15,7 @@ from pipelines.ingest.source import SOURCES, SourceContext
 from pipelines.items import ItemTable
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Where
+from pipelines.storage.raw_columns import raw_columns
 from recsys_attn.schema import Categorical, Schema
 from serving.state.columns.missing import with_nulls
 
@@ -50,7 +51,7 @@ def check_key(options: ItemOptions, schema: Schema) -> None:
     Raises:
         ValueError: The key names no such id.
     """
-    features = [f for f in schema.features if f.name == options.key]
+    features = [f for f in raw_columns(schema).features if f.name == options.key]
     if (
         not features
         or not isinstance(features[0], Categorical)
@@ -82,15 +83,15 @@ def check_covered(options: DataOptions, schema: Schema, key: str) -> None:
     for place in items.places():
         names |= set(DataSplit(place).columns)
     if items.path is None:
-        own = SOURCES[options.source].read(options, SourceContext(schema, 0, ())).items
+        own = SOURCES[options.source].read(options, SourceContext(raw_columns(schema), 0, ())).items
         names |= set() if own is None else set(own.column_names)
     for feature in schema.features:
-        if feature.side == "candidate" and feature.name not in names:
+        if feature.side == "candidate" and feature.column_name not in names:
             table = "data.items.path" if items.path else "data.items, which has no `path`"
             raise PipelineError(
                 f"`{key}`: a drawn item has no value of the candidate feature "
-                f"{feature.name!r}, which is not in the item table ({table}). Add the column "
-                'there, remove the feature, or declare it with side = "context".'
+                f"{feature.column_name!r}, which is not in the item table ({table}). Add the "
+                'column there, remove the feature, or declare it with side = "context".'
             )
 
 

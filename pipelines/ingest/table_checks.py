@@ -38,7 +38,8 @@ def check_table(
             lists of one history differ in length, or a label is neither 0, 1 nor null.
     """
     for feature in schema.features:
-        column = _column(table, feature.name, f"feature, {describe_type(feature)}", where)
+        role = "`column` of a feature" if feature.column else "feature"
+        column = _column(table, feature.name, f"{role}, {describe_type(feature)}", where)
         checked = _cast_feature(column, feature, where, first_row)
         table = _replace(table, feature.name, checked)
     for sequences in schema.histories.values():

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pipelines.experiment.config import Experiment
 from pipelines.feed.chunk import labels_of
 from pipelines.online.row_files import LABEL, SCORE, VERSION, HourRows
+from pipelines.storage.raw_columns import raw_columns
 from pipelines.storage.request_rows import run_starts
 from recsys_attn.schema import Task
 from serving.state.columns.missing import MISSING_INT, with_nulls
@@ -27,7 +28,7 @@ class RowColumns:
 
     Attributes:
         tasks: The tasks of the model.
-        features: Its features.
+        features: The columns of its features.
         group: Column of the groups of GAUC, whose rows depend on each other.
         request: Column of the request id.
     """
@@ -49,7 +50,8 @@ class RowColumns:
             columns: The names of all columns; the first is the id of the request.
         """
         named, request = experiment.evaluation.group, columns[0]
-        features = tuple(f.name for f in experiment.model_schema.features if f.name in columns)
+        read = raw_columns(experiment.model_schema).features
+        features = tuple(column.name for column in read if column.name in columns)
         group = request if named is None or named not in columns else named
         return cls(experiment.tasks, features, group, request)
 

@@ -46,10 +46,10 @@ class CatalogueRanking:
             raise PipelineError("A catalogue needs the table `data.items` in the experiment.")
         names = fitted.items.table.column_names
         for feature in fitted.schema.features:
-            if feature.side == "candidate" and feature.name not in names:
+            if feature.side == "candidate" and feature.column_name not in names:
                 raise PipelineError(
-                    f"The catalogue lacks the candidate feature {feature.name!r}. Give a file that "
-                    f"has it. Columns: {', '.join(names)}."
+                    f"The catalogue lacks the column {feature.column_name!r} of a candidate "
+                    f"feature. Give a file that has it. Columns: {', '.join(names)}."
                 )
         return cls(Scorer(model), task, ItemCatalogue(fitted.items, fitted, unseen))
 

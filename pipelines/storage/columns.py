@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from pipelines.common.errors import PipelineError
+from pipelines.storage.raw_columns import raw_columns
 from recsys_attn.schema import Feature, RawType, Schema, is_listed
 from serving.state.columns.arrow_kinds import (
     BOOLS,
@@ -78,8 +79,8 @@ def arrow_type(dtype: RawType, listed: bool = False) -> pa.DataType:
 
 
 def by_name(schema: Schema | None) -> dict[str, Feature]:
-    """The features by column."""
-    return {feature.name: feature for feature in (schema.features if schema else ())}
+    """The columns of raw rows, as features of their names."""
+    return {column.name: column for column in (raw_columns(schema).features if schema else ())}
 
 
 def describe_type(feature: Feature) -> str:

@@ -45,7 +45,7 @@ class InputDropout:
         self._of_ids = [
             f.name for f in schema.features if not (isinstance(f, Numeric) or is_age(f))
         ]
-        self._of_state = [f for f in schema.features if f.name in state_names]
+        self._of_state = [f for f in schema.features if f.column_name in state_names]
         owners = {name: schema.table_owner(name) for name in self._of_ids}
         self._tables = {
             owner: _HiddenIds(number, hidden[owner])

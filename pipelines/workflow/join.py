@@ -27,6 +27,7 @@ from pipelines.outcomes.row_times import SERVED_AT, RowTimes
 from pipelines.prediction_log.log_folder import LogFolder
 from pipelines.storage.dataset import DataSplit
 from pipelines.storage.filesystem import Where
+from pipelines.storage.raw_columns import raw_columns
 from pipelines.workflow.steps import Steps
 from serving.state.columns.times import ticks_per_second
 from serving.state.definitions.definition import TICKS, StateDefinition
@@ -130,7 +131,7 @@ def _settings(source: JoinSource, model: str, by: tuple[str, ...]) -> dict[str, 
 
 def layout_of(steps: Steps, fitted: FittedFeatures, definition: StateDefinition | None) -> Layout:
     """The columns of rows: those that `ingest` reads, and what is known of the answer."""
-    schema = steps.experiment.schema_
+    schema = raw_columns(steps.experiment.schema_)
     names = {feature.name for feature in schema.features}
     ids = [feature for feature in fitted.raw_schema.features if feature.name not in names]
     names |= {feature.name for feature in ids}
