@@ -68,6 +68,7 @@ EXAMPLES: Mapping[str, Any] = {
     "data.users.path": "users.parquet",
     "data.sequences.items": "items",
     "features.name": "item_id",
+    "features.column": "hour",
     "features.width": 32,
     "features.table_width": 8,
     "features.size": 1002,

@@ -25,6 +25,7 @@ from pipelines.features.unseen import UnseenValues, load_unseen, save_unseen
 from pipelines.items import ItemTable, UserTable
 from pipelines.storage.columns import arrow_type
 from pipelines.storage.dataset import open_parquet
+from pipelines.storage.exact_casts import with_values
 from pipelines.storage.raw_columns import raw_columns
 from recsys_attn.id_transforms import OwnTransform
 from recsys_attn.number_encodings.fields import ENCODINGS
@@ -255,8 +256,7 @@ def _cast(name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _rounded(column: pa.Array) -> pa.Array:
-    """Integers, or lists of them, as float32, as `ingest` rounds any number and the graph does."""
+    """Integers, or lists of them, as float32: rounded as by `ingest` and the graph."""
     if pa.types.is_list(column.type):
-        values = _rounded(column.values)
-        return pa.ListArray.from_arrays(column.offsets, values, mask=column.is_null())
+        return with_values(pa.chunked_array([column]), _rounded, _FLOATS).chunk(0)
     return with_nulls(column).cast(pa.float64(), safe=False).cast(_FLOATS, safe=False)

@@ -27,6 +27,15 @@ def test_survives_json() -> None:
     assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
 
 
+def test_a_column_is_written_where_it_is_not_the_name() -> None:
+    schema = Schema((Numeric("hour"), Numeric("hour_number", column="hour")), (Task("click"),))
+    plain, other = schema.to_dict()["features"]
+    assert "column" not in plain
+    assert other["column"] == "hour"
+    assert Schema.from_dict(schema.to_dict()) == schema
+    assert [feature.column_name for feature in schema.features] == ["hour", "hour"]
+
+
 def test_losses_survive_json_as_they_were_given() -> None:
     losses = ("softmax", "focal", Focal(gamma=0.7), CrossEntropy(smoothing=0.1))
     tasks = tuple(Task(f"task_{n}", loss=loss) for n, loss in enumerate(losses))

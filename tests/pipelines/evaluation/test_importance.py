@@ -110,3 +110,10 @@ def test_rows_of_one_class_have_no_importance(table):
     clusters = table["request"].to_numpy()
     (entries,) = permutation_importance(score, table, SCHEMA, "request", labels, clusters).values()
     assert [entry["auc"] for entry in entries] == [None] * len(units(SCHEMA))
+
+
+def test_features_of_one_column_change_places_together():
+    features = (Numeric("age"), Numeric("age_log", column="age"), Numeric("cost", column="price"))
+    seen = (Sequence("seen"), Sequence("seen_hash", column="seen"))
+    found = [unit[:2] for unit in units(Schema((*features, *seen), ()))]
+    assert found == [("age", ("age",)), ("cost", ("price",)), ("history", ("seen",))]

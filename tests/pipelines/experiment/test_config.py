@@ -208,3 +208,37 @@ def test_a_password_in_a_uri_is_not_kept(tmp_path: Path) -> None:
 def test_batches_are_smaller_where_requests_are_few(requests: int, expected: int) -> None:
     assert TrainingOptions().batch_of(requests) == expected
     assert TrainingOptions(batch_size=7).batch_of(requests) == 7
+
+
+PRICE = 'name = "price"\n'
+
+
+def test_a_feature_names_its_column(tmp_path: Path) -> None:
+    plain = load(tmp_path)
+    assert "column" not in str([plain.settings["ingest"]["features"], plain.resolved["features"]])
+    found = load(tmp_path, (PRICE, 'name = "cost"\ncolumn = "price"\n'))
+    assert found.settings["ingest"]["features"][2]["column"] == "price"
+    assert found.resolved["features"][2]["column"] == "price"
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ("click", "The label 'click' of the task 'click' is also a feature"),
+        ("the price", "The column name 'the price' cannot name an input of the exported model"),
+        ("Item_ID", "The column names 'item_id' and 'Item_ID' differ in the case"),
+        ("user_id", r"The features \['user_id', 'price'\] read the column 'user_id', so they must"),
+    ],
+)
+def test_columns_are_checked(tmp_path: Path, column: str, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        load(tmp_path, (PRICE, f'{PRICE}column = "{column}"\n'))
+
+
+def test_the_items_key_is_a_column(tmp_path: Path) -> None:
+    item = 'name = "item_id"\n'
+    named = ('shares = "item_id"', 'shares = "item"')
+    of_column = (item, 'name = "item"\ncolumn = "item_id"\n')
+    load(tmp_path, of_column, named, data__items={"key": "item_id"})
+    with pytest.raises(PipelineError, match=r"`data\.items\.key` must name a categorical"):
+        load(tmp_path, of_column, named, data__items={"key": "item"})

@@ -201,3 +201,16 @@ def test_ages_without_an_entry_of_their_events_are_refused(tmp_path: Path) -> No
     message = r"`data.histories` has no entry for 'seen', so they are not one history. Add an entry"
     with pytest.raises(DataError, match=message):
         load_experiment(file)
+
+
+def test_features_of_made_columns_have_any_name(tmp_path: Path) -> None:
+    text = FILE.replace('name = "seen", shares', 'name = "viewed", column = "seen", shares')
+    text = text.replace('name = "clicks" }', 'name = "so_far", column = "clicks" }')
+    path = tmp_path / "own.toml"
+    path.write_text(text.replace("FIRST", "").replace("LAST", "").replace("PATH", "x"), "utf-8")
+    histories = load_experiment(path).schema_.histories
+    assert [s.name for s in histories["history"]] == ["viewed", "prices"]
+    assert [s.max_length for s in histories["history"]] == [7, 7]
+    path.write_text(path.read_text("utf-8").replace('"numeric", name', '"categorical", name'))
+    with pytest.raises(DataError, match=r"column of `data\.aggregates`, which holds numbers"):
+        load_experiment(path)

@@ -31,8 +31,20 @@ UNKNOWN_KEYS = [
         "aggregates, behind, event_id, features_over_time, histories, items",
     ),
     ("path", (DATA, DATA + 'path = { trian = "a" }\n'), "data.path.trian", "train", "test, train"),
-    ("sequence", (SEQUENCE, "share = 3"), "features[3].share", "shares", "dtype, history, kind"),
-    ("of another kind", (PRICE, "max_length = 3"), "features[2].max_length", None, "dtype, kind"),
+    (
+        "sequence",
+        (SEQUENCE, "share = 3"),
+        "features[3].share",
+        "shares",
+        "column, dtype, history, kind",
+    ),
+    (
+        "of another kind",
+        (PRICE, "max_length = 3"),
+        "features[2].max_length",
+        None,
+        "column, dtype, kind",
+    ),
     (
         "transform",
         ("{ min_count = 2 }", "{ min_cout = 2 }"),

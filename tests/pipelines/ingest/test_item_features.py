@@ -11,6 +11,7 @@ from pipelines.experiment.config import load_experiment
 from pipelines.ingest import ingest
 from pipelines.ingest.data_options import DataOptions
 from pipelines.ingest.item_features import item_table
+from recsys_attn.id_transforms import Hash
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 from serving.state.errors import DataError
 
@@ -97,6 +98,25 @@ def test_validation_and_test_get_the_same_draws_always(tmp_path, unseen):
             firsts += request[0]["click"]
         assert 0 < firsts < len(requests)  # the place of a row says nothing
     assert (seen_drawn == 0) == unseen
+
+
+def test_features_of_other_names_have_the_same_rows(tmp_path):
+    named = Schema(
+        (
+            Categorical("hashed", dtype="int64", transform=Hash(3), column="item"),
+            Numeric("cost", column="price"),
+            Numeric("number", column="item"),
+            Sequence("hashes", shares="hashed", dtype="int64", column="seen"),
+        ),
+        SCHEMA.tasks,
+    )
+    chosen = options(tmp_path, log())
+    for name, schema in (("one", SCHEMA), ("two", named)):
+        ingest(chosen, schema, 5, tmp_path / name)
+    for split in ("train", "valid", "test"):
+        assert rows_of(tmp_path / "one", split) == rows_of(tmp_path / "two", split)
+    tables = [pq.read_table(tmp_path / name / "items.parquet") for name in ("one", "two")]
+    assert tables[0].equals(tables[1])
 
 
 def test_items_without_a_table_are_those_of_the_train_rows(tmp_path):

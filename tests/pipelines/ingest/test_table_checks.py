@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pipelines.ingest.table_checks import check_table
+from pipelines.storage.raw_columns import raw_columns
 from recsys_attn.id_transforms import Quantile
 from recsys_attn.schema import Categorical, Numeric, Schema, Sequence, Task
 from serving.state.errors import DataError
@@ -81,6 +82,13 @@ def test_types_are_widened_without_loss(name, values, expected):
     assert check_table(table, SCHEMA, "here")[name].to_pylist() == expected
     sliced = check_table(table.slice(1), SCHEMA, "here")
     assert sliced[name].to_pylist() == expected[1:]
+
+
+def test_a_missing_column_of_another_name_names_the_key():
+    schema = raw_columns(Schema((Numeric("price_number", column="prise"),), SCHEMA.tasks))
+    message = r"'prise' \(`column` of a feature, float32\) is missing\. Did you mean 'price'\?"
+    with pytest.raises(DataError, match=message):
+        check_table(_columns(), schema, "here")
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,15 @@ def test_state_of_whole_requests_is_missing(share: float) -> None:
         np.testing.assert_array_equal(dropped[name], INPUTS[name])
 
 
+def test_state_is_named_by_its_columns() -> None:
+    schema = Schema((Numeric("age_log", "context", column="age"), *SCHEMA.features), SCHEMA.tasks)
+    inputs = {**INPUTS, "age_log": tf.ones(B)}
+    dropped = InputDropout(schema, state=0.5, state_names=["age"])(inputs, tf.constant(3))
+    lost = np.isnan(dropped["age"])
+    assert lost.any()
+    np.testing.assert_array_equal(np.isnan(dropped["age_log"]), lost)
+
+
 def test_draws_follow_from_the_step() -> None:
     again, first, other = (_dropped(step, 0.3, 0.3) for step in (7, 7, 8))
     for name in ("item", "seen", "rate"):
