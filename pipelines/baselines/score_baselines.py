@@ -110,9 +110,9 @@ def _tables(
     split: DataSplit, fitted: FittedFeatures, groups: NDArray[np.intp]
 ) -> Iterator[pa.Table]:
     features, tasks = fitted.schema.features, fitted.schema.tasks
-    names = [feature.name for feature in features]
+    names = [feature.column_name for feature in features]
     names += [name for task in tasks for name in (task.label_column, task.mask) if name]
-    encoded = [feature.name for feature in features if feature.dtype == "string"]
+    encoded = [feature.column_name for feature in features if feature.dtype == "string"]
     with Reader(split.footers, list(dict.fromkeys(names)), encoded) as reader:
         for portion in reader.row_groups(groups):
             yield portion.table
