@@ -40,10 +40,10 @@ from recsys_attn.schema import (
     Task,
     is_listed,
 )
+from serving.state.columns.arrow_kinds import is_list, of_values
 from serving.state.columns.missing import with_nulls
 
 _INTEGERS, _FLOATS = arrow_type("int64"), arrow_type("float32")
-_ROUNDED = {(_INTEGERS, _FLOATS), (pa.list_(_INTEGERS), pa.list_(_FLOATS))}
 
 
 def fitter(feature: Feature) -> Fitter:
@@ -244,7 +244,8 @@ def _single(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 def _cast(name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
     if column.type == kind:
         return column
-    if (column.type, kind) in _ROUNDED:
+    are_alike = is_list(kind) == is_list(column.type)
+    if are_alike and (of_values(column.type), of_values(kind)) == (_INTEGERS, _FLOATS):
         return _rounded(column)
     try:
         return column.cast(kind)
@@ -257,6 +258,6 @@ def _cast(name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _rounded(column: pa.Array) -> pa.Array:
     """Integers, or lists of them, as float32: rounded as by `ingest` and the graph."""
-    if pa.types.is_list(column.type):
+    if is_list(column.type):
         return with_values(pa.chunked_array([column]), _rounded, _FLOATS).chunk(0)
     return with_nulls(column).cast(pa.float64(), safe=False).cast(_FLOATS, safe=False)

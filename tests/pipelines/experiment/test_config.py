@@ -210,13 +210,13 @@ def test_batches_are_smaller_where_requests_are_few(requests: int, expected: int
     assert TrainingOptions(batch_size=7).batch_of(requests) == 7
 
 
-PRICE = 'name = "price"\n'
+NAME = 'name = "price"\n'
 
 
 def test_a_feature_names_its_column(tmp_path: Path) -> None:
     plain = load(tmp_path)
     assert "column" not in str([plain.settings["ingest"]["features"], plain.resolved["features"]])
-    found = load(tmp_path, (PRICE, 'name = "cost"\ncolumn = "price"\n'))
+    found = load(tmp_path, (NAME, 'name = "cost"\ncolumn = "price"\n'))
     assert found.settings["ingest"]["features"][2]["column"] == "price"
     assert found.resolved["features"][2]["column"] == "price"
 
@@ -232,7 +232,7 @@ def test_a_feature_names_its_column(tmp_path: Path) -> None:
 )
 def test_columns_are_checked(tmp_path: Path, column: str, message: str) -> None:
     with pytest.raises(PipelineError, match=message):
-        load(tmp_path, (PRICE, f'{PRICE}column = "{column}"\n'))
+        load(tmp_path, (NAME, f'{NAME}column = "{column}"\n'))
 
 
 def test_the_items_key_is_a_column(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ UNKNOWN_KEYS = [
         (PRICE, "max_length = 3"),
         "features[2].max_length",
         None,
-        "column, dtype, kind",
+        "bins, boundaries, column, dtype, encoding, kind",
     ),
     (
         "transform",
