@@ -29,8 +29,8 @@ class InputDropout:
             id is unknown. Then it is so in the whole step, also in that of other replicas: a
             candidate that is in the history stays one.
         ids: Share of the ids that become unknown, each place alone; numbers and ages stay.
-        state: Share of the requests whose features `state_names` become missing, all together.
-        state_names: Features whose values a store gives online.
+        state: Share of the requests whose columns `state_names` become missing, all together.
+        state_names: Columns whose values a store gives online.
     """
 
     def __init__(
