@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipelines.common.errors import PipelineError
+from pipelines.experiment.made_columns import column_of
 
 _LONG_TAILED = ("count", "sum", "since_last", "distinct")
 
@@ -28,9 +29,10 @@ def features_over_time(data: Any, features: Sequence[Any]) -> list[dict[str, Any
     tables = [feature for feature in features if isinstance(feature, dict)]
     names = [feature.get("name") for feature in tables]
     users = data.get("users")
-    of_context = [feature.get("name") for feature in tables if feature.get("side") == "context"]
+    of_context = [column_of(feature) for feature in tables if feature.get("side") == "context"]
     of_context += [users.get("key")] if isinstance(users, dict) else []
-    ids = [feature.get("name") for feature in tables if feature.get("kind") == "categorical"]
+    categorical = [feature for feature in tables if feature.get("kind") == "categorical"]
+    ids = {column_of(feature): feature.get("name") for feature in reversed(categorical)}
     return [
         *(_number(entry, of_context) for entry in _entries(data, "aggregates", names)),
         *(
@@ -61,7 +63,7 @@ def _number(entry: Mapping[str, Any], of_context: Sequence[Any]) -> dict[str, An
     return feature
 
 
-def _sequence(entry: Mapping[str, Any], ids: Sequence[Any]) -> dict[str, Any]:
+def _sequence(entry: Mapping[str, Any], ids: Mapping[str, Any]) -> dict[str, Any]:
     """The feature of a history, with the table of the feature whose values it lists."""
     if entry["of"] not in ids:
         raise PipelineError(
@@ -69,4 +71,4 @@ def _sequence(entry: Mapping[str, Any], ids: Sequence[Any]) -> dict[str, Any]:
             'which is no feature of kind = "categorical", so its type is not known. Add an entry '
             f"to `features` for {entry['of']!r} or for {entry['name']!r}."
         )
-    return {"kind": "sequence", "name": entry["name"], "shares": entry["of"]}
+    return {"kind": "sequence", "name": entry["name"], "shares": ids[entry["of"]]}

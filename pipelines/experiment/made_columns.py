@@ -39,7 +39,7 @@ def fill_histories(features: Mapping[int, dict[str, Any]], data: Any) -> list[st
         if isinstance(entry, dict)
     }
     events = {
-        index: json.dumps([entries.get(_column(f), {}).get(key) for key in _SAME_EVENTS])
+        index: json.dumps([entries.get(column_of(f), {}).get(key) for key in _SAME_EVENTS])
         for index, f in features.items()
         if f.get("kind") == "sequence"
     }
@@ -51,7 +51,7 @@ def fill_histories(features: Mapping[int, dict[str, Any]], data: Any) -> list[st
     added = []
     for index, same in events.items():
         feature = features[index]
-        name, column = str(feature.get("name")), _column(feature)
+        name, column = str(feature.get("name")), column_of(feature)
         group = groups.setdefault(same, name if _GROUP in groups.values() else _GROUP)
         defaults = {_GROUP: group}
         if column in entries:
@@ -62,7 +62,8 @@ def fill_histories(features: Mapping[int, dict[str, Any]], data: Any) -> list[st
     return added
 
 
-def _column(feature: Mapping[str, Any]) -> str:
+def column_of(feature: Mapping[str, Any]) -> str:
+    """The column that an entry of `features` reads."""
     return str(feature.get("column") or feature.get("name"))
 
 
@@ -70,7 +71,7 @@ def _check_ages(
     features: Mapping[int, dict[str, Any]], events: Mapping[int, str], entries: Mapping[str, Any]
 ) -> None:
     """Checks that ages that `data.histories` makes have sequences of the same events."""
-    names = {index: _column(features[index]) for index in events}
+    names = {index: column_of(features[index]) for index in events}
     absent = [repr(name) for name in names.values() if name not in entries]
     for index, name in names.items():
         is_alone = list(events.values()).count(events[index]) == 1

@@ -33,16 +33,16 @@ def outcome_features(schema: Schema, split: DataSplit, made: Collection[str]) ->
         split: The split that they are fitted on; about 50,000 of its rows are read.
         made: Columns of earlier events, which know nothing of their row's outcome.
     """
-    features = [f for f in schema.features if f.name not in made and not is_listed(f)]
+    features = [f for f in schema.features if f.column_name not in made and not is_listed(f)]
     if not (features and schema.tasks):
         return []
     labels = {task.name: task.label_column for task in schema.tasks}
     step = math.ceil(split.rows / _ROWS)
-    with Reader(split.footers, [*{*labels.values(), *(f.name for f in features)}]) as reader:
+    with Reader(split.footers, [*{*labels.values(), *(f.column_name for f in features)}]) as reader:
         rows = reader.read(range(0, len(split.footers), step)).slice(0, _ROWS)
     warnings = []
     for feature in features:
-        values = rows[feature.name].combine_chunks()
+        values = rows[feature.column_name].combine_chunks()
         reasons = (outcome_reason(values, rows[of], name) for name, of in labels.items())
         reason = next(filter(None, reasons), "")
         if reason:

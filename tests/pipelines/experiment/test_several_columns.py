@@ -13,6 +13,7 @@ import pytest
 
 from pipelines.common.errors import PipelineError
 from pipelines.experiment.config import Experiment, load_experiment
+from pipelines.experiment.features_over_time import features_over_time
 from pipelines.ingest.ingest import ingest
 from pipelines.storage.dataset import DataSplit
 from serving.state.saved import SavedState
@@ -166,3 +167,18 @@ def test_errors_name_the_entry_of_the_file(
 def test_features_over_time_need_columns(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="`features_over_time` belongs to `histories` and"):
         _load(tmp_path, "features_over_time = true")
+
+
+def test_features_over_time_know_features_by_their_columns() -> None:
+    features = [
+        {"kind": "categorical", "name": "item_hash", "column": "item"},
+        {"kind": "numeric", "name": "user_number", "column": "user", "side": "context"},
+    ]
+    data = {
+        "features_over_time": True,
+        "histories": [{"name": "seen", "of": "item", "by": "user"}],
+        "aggregates": [{"name": "clicks", "kind": "mean", "by": "user"}],
+    }
+    number, sequence = features_over_time(data, features)
+    assert number["side"] == "context"
+    assert sequence["shares"] == "item_hash"
