@@ -29,7 +29,8 @@ def features_over_time(data: Any, features: Sequence[Any]) -> list[dict[str, Any
     tables = [feature for feature in features if isinstance(feature, dict)]
     names = [feature.get("name") for feature in tables]
     users = data.get("users")
-    of_context = [column_of(feature) for feature in tables if feature.get("side") == "context"]
+    context = [feature for feature in tables if feature.get("side") == "context"]
+    of_context: list[Any] = [column_of(feature) for feature in context]
     of_context += [users.get("key")] if isinstance(users, dict) else []
     categorical = [feature for feature in tables if feature.get("kind") == "categorical"]
     ids = {column_of(feature): feature.get("name") for feature in reversed(categorical)}
