@@ -62,8 +62,9 @@ class Column:
     @cached_property
     def numbers(self) -> NDArray[np.float64]:
         """The values of a column of numbers, without nulls."""
-        numbers: NDArray[np.float64] = self.values.cast(pa.float64(), safe=False).drop_null()
-        return numbers.to_numpy()
+        known = self.values.cast(pa.float64(), safe=False).drop_null()
+        numbers: NDArray[np.float64] = known.to_numpy()
+        return numbers
 
     @cached_property
     def is_finite(self) -> bool:

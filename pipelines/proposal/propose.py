@@ -94,7 +94,7 @@ def _tables(files: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     if len(files) == 1 and files[0].endswith(".toml"):
         path = Path(files[0])
         values = read_toml(path, "experiment")
-        head = {key: values[key] for key in ("name", "seed", "imports") if key in values}
+        head = {key: value for key, value in values.items() if key in ("name", "seed", "imports")}
         import_parts(values, path)
         data = values.get("data")
         if not isinstance(data, dict):

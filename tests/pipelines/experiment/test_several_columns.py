@@ -41,9 +41,9 @@ histories = [
   { name = "{of}s_{by}", of = ["item", "shop"], by = [["user"]], time = "time", where = "buy" },
 ]
 """
-RATE = {"kind": "rate", "time": "time"}
-COUNT = {"kind": "count", "time": "time", "window": 31}
-NUMBERS = [
+RATE: dict[str, Any] = {"kind": "rate", "time": "time"}
+COUNT: dict[str, Any] = {"kind": "count", "time": "time", "window": 31}
+NUMBERS: list[dict[str, Any]] = [
     {**RATE, "name": "click_rate_by_user", "of": "click", "by": "user"},
     {**RATE, "name": "click_rate_by_user_item", "of": "click", "by": ["user", "item"]},
     {**RATE, "name": "buy_rate_by_user", "of": "buy", "by": "user"},
