@@ -83,6 +83,8 @@ EXAMPLES: Mapping[str, Any] = {
     "tasks.mask": "was_seen",
     "tasks.loss.name": "bpr",
     "model.exclude": ["user_id"],
+    "model.seeds": [1, 2, 3],
+    "model.runs": ["runs/ranker", "runs/din"],
     "model.encoder_from": {"run": "runs/shop-next"},
     "model.encoder_from.run": "runs/shop-next",
     "model.encoder_from.history": "clicks",

@@ -30,6 +30,7 @@ from pipelines.feed.chunk import transform
 from pipelines.metrics.intervals import cluster_codes
 from pipelines.scoring.scorer import Scorer, Scores
 from recsys_attn.models import RankingModel
+from recsys_attn.models.ensemble import EnsembleTower
 
 ByTask = dict[str, dict[str, Any]]
 
@@ -66,7 +67,12 @@ class Audits:
         return by_task
 
     def attention(self) -> dict[str, Any] | None:
-        """Audits attention heads, interactions of features, and the experts of each task."""
+        """Audits attention heads, interactions of features, and the experts of each task.
+
+        An ensemble has none of its own: they are those of its members.
+        """
+        if self._is_ensemble:
+            return None
         is_drawn, table = self._sampled(self.experiment.evaluation.attention_rows)
         if not is_drawn.any():
             return None
@@ -136,7 +142,7 @@ class Audits:
 
     def _relevance(self) -> ByTask:
         options, seed = self.experiment.evaluation, self.experiment.seed
-        if not options.relevance_rows:
+        if not options.relevance_rows or self._is_ensemble:
             return {}
         drawn, table = drawn_rows(self.feed, options.relevance_rows, seed)
         clusters = cluster_codes(self.rows.clusters, self.rows.requests)
@@ -146,6 +152,10 @@ class Audits:
             return relevance(self.model, *of_rows, seed, options.layer_wise_relevance, advance)
         finally:
             self.progress.stop()
+
+    @property
+    def _is_ensemble(self) -> bool:
+        return isinstance(self.model.tower, EnsembleTower)
 
     def _score(self, table: pa.Table) -> Scores:
         return self.scorer.score_table(table, self.feed.fitted, self.feed.request)

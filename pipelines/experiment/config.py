@@ -12,6 +12,7 @@ from pydantic import Field, create_model, model_validator
 from pipelines.common.errors import PipelineError, check_known
 from pipelines.common.own_parts import OwnParts
 from pipelines.common.toml_table import TomlTable
+from pipelines.experiment.ensemble_checks import check_ensemble
 from pipelines.experiment.evaluation_options import (
     EvaluationOptions,
     check_gates,
@@ -108,6 +109,7 @@ class Experiment(TomlTable):
         check_refresh(self.refresh, self.evaluation, self.tasks)
         check_slices(self.evaluation, self.tasks)
         check_tasks(self.tasks, self.training.task_weights, self.training.calibrate)
+        check_ensemble(self.model, self.training, self.evaluation)
         self._check_items()
         if self.data.users is not None:
             check_user_key(self.data.users, self.schema_)

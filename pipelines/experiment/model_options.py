@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
@@ -18,34 +19,60 @@ DEFAULT_MODEL = "attention_ranker"
 
 
 class ModelOptions(TomlTable):
-    """The `[model]` table: name, two options of any model, and arguments of the model's function.
+    """The `[model]` table: name, options of any model, and arguments of the model's function.
 
     Attributes:
         exclude: Features that the model does not use; they stay in the data.
         encoder_from: A run of a sequence model, whose encoder and rows of items the training
             starts from. None: the model as it is.
+        seeds: Seeds of several trainings, whose models become an ensemble; 3 to 5 are usual. They
+            fix the order of rows, the initial weights and dropout in place of `seed`, which still
+            fixes the split. Empty: one training.
     """
 
     name: str
     exclude: tuple[str, ...] = ()
     encoder_from: EncoderFrom | None = None
+    seeds: tuple[int, ...] = ()
 
     @property
     def arguments(self) -> dict[str, Any]:
         """Arguments of the model's function besides the schema."""
-        return self.model_dump(exclude={"name", "exclude", "encoder_from"})
+        return self.model_dump(exclude=set(ModelOptions.model_fields))
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Whether the model is the mean of several."""
+        return bool(self.seeds)
+
+
+class EnsembleOptions(ModelOptions):
+    """Several trained models as one: the weighted mean of their calibrated logits.
+
+    Attributes:
+        runs: Folders of the runs of the models: trained on the same rows, features and tasks. Give
+            models of different kinds, which are wrong in different rows.
+    """
+
+    name: Literal["ensemble"] = "ensemble"
+    runs: tuple[Path, ...] = Field(min_length=1)
+
+    @property
+    def is_ensemble(self) -> bool:
+        return True
 
 
 def any_model() -> Any:
-    """The type of `[model]`: the table of any model that is registered now."""
+    """The type of `[model]`: the table of any model that is registered now, or of an ensemble."""
     from recsys_attn import models
 
-    return _one_of(_table(name) for name in models.MODELS)
+    return _one_of([*(_table(name) for name in models.MODELS), EnsembleOptions])
 
 
 def any_named_model() -> Any:
     """The same with values of any type: what can be checked without an import of Keras."""
-    return _one_of(_named(*named) for named in arguments_by_model().items())
+    named = (_named(*model) for model in arguments_by_model().items())
+    return _one_of([*named, EnsembleOptions])
 
 
 def default_model() -> ModelOptions:

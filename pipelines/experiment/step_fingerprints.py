@@ -76,12 +76,13 @@ def config_hash(experiment: Experiment) -> str:
 def resumable(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a training that must not change when it resumes.
 
-    It may resume with more epochs or other checkpoints. The number of shards, which may follow
-    from the workers, is checked separately.
+    It may resume with more epochs, other checkpoints or more seeds of an ensemble. The number of
+    shards, which may follow from the workers, is checked separately.
 
     Args:
         settings: Those of the step `train`.
     """
     free = {"shards", "epochs", "patience", "checkpoint_every", "keep_checkpoints"}
     training = {key: value for key, value in settings["training"].items() if key not in free}
-    return {**settings, "training": training}
+    model = {key: value for key, value in settings["model"].items() if key != "seeds"}
+    return {**settings, "training": training, "model": model}

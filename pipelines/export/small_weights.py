@@ -15,6 +15,7 @@ from recsys_attn.embedding_tables import Table
 from recsys_attn.embeddings import FeatureEmbedding
 from recsys_attn.layer import Layer
 from recsys_attn.models import RankingModel
+from recsys_attn.models.ensemble import EnsembleEmbedding
 from recsys_attn.tensors import Shape, Tensor
 
 _LARGEST_16, _LARGEST_8 = float(np.finfo("float16").max), 127
@@ -33,7 +34,7 @@ def shrink(model: RankingModel, options: ExportOptions) -> RankingModel:
     """
     embedding, tables, tower = model.embedding, options.tables, options.tower
     small = RankingModel(
-        embedding if tables == "float32" else SmallEmbedding(embedding, tables),
+        embedding if tables == "float32" else _small(embedding, tables),
         model.tower if tower == "float32" else SmallTower(model.tower, tower),
         name=model.name,
     )
@@ -75,6 +76,14 @@ class _Kept(NamedTuple):
     def whole(self) -> Tensor:
         values = ops.cast(self.numbers, "float32")
         return values if self.scales is None else values * self.scales
+
+
+def _small(embedding: Any, storage: Storage) -> Any:
+    """The embedding of a model, or those of the members of an ensemble, in fewer bits."""
+    if isinstance(embedding, EnsembleEmbedding):
+        parts = [_small(one, storage) for one in embedding.embeddings]
+        return EnsembleEmbedding(embedding.schema, parts)
+    return SmallEmbedding(embedding, storage)
 
 
 class SmallEmbedding(FeatureEmbedding):

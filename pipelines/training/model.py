@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from pipelines.common.errors import PipelineError, sentence
 from pipelines.experiment.config import Experiment
+from pipelines.experiment.model_options import EnsembleOptions
 from pipelines.ingest.split_summary import known_labels
 from pipelines.storage.dataset import DataSplit
 from pipelines.training.encoder_from import encoded
@@ -19,7 +20,12 @@ from recsys_attn.schema import RESERVED_IDS, Schema
 
 
 def check_model(experiment: Experiment) -> None:
-    """Checks the model's arguments early, by building it with the smallest tables."""
+    """Checks the model's arguments early, by building it with the smallest tables.
+
+    The members of an ensemble are models of other runs, or of this table with other seeds.
+    """
+    if isinstance(experiment.model, EnsembleOptions):
+        return
     sizes = {feature.name: RESERVED_IDS + 1 for feature in experiment.features}
     model = build_model(experiment, experiment.model_schema.with_sizes(sizes))
     make_task_weights(experiment.training, model)

@@ -95,6 +95,7 @@ class TrainingResult(NamedTuple):
         pruned: With `training.prune`, the kept heads, experts and fields of all, the largest
             difference of a score before training, and with `prune_heads` which heads those are.
         warnings: Sentences about tasks and experts that have died.
+        ensemble: The members of an ensemble, and their weights; None for one model.
     """
 
     model: RankingModel
@@ -104,6 +105,7 @@ class TrainingResult(NamedTuple):
     tower: TowerMode
     pruned: dict[str, Any]
     warnings: list[str]
+    ensemble: dict[str, Any] | None = None
 
 
 class _Start(NamedTuple):

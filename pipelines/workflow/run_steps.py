@@ -190,6 +190,7 @@ class RunSteps(ABC):
                 "calibration": trained.calibration,
                 "tower": trained.tower._asdict(),
                 "pruned": trained.pruned,
+                "ensemble": trained.ensemble,
                 "warnings": trained.warnings,
                 "versions": trained.versions,  # those that trained the weights
                 "machine": this_machine(),

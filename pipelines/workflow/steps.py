@@ -53,6 +53,7 @@ from pipelines.workflow.about_run import about_run
 from pipelines.workflow.compare import compare_runs
 from pipelines.workflow.earlier_run import EarlierRun
 from pipelines.workflow.run_steps import RunSteps
+from pipelines.workflow.same_rows import check_same_rows
 from pipelines.workflow.small_export import with_export_weights
 from recsys_attn.schema import Schema
 from serving.state.errors import DataError, require_column
@@ -86,6 +87,7 @@ class Steps(RunSteps):
     def ingest(self, engine: Engine = LOCAL) -> None:
         """Reads the source files and writes the data folder."""
         training.check_model(self.experiment)  # even if the data is up to date
+        training.check_runs(self.experiment)
         if self._draws:
             check_covered(self.experiment.data, self.experiment.model_schema, "training.negatives")
         if self._behind is not None:
@@ -154,6 +156,8 @@ class Steps(RunSteps):
                 task: {**of, "train": labels[task]["train"][1]} for task, of in counts.items()
             }
         check_comparable(self.experiment.schema_, self.experiment.monitor, counts)
+        for key, run in training.runs_of(self.experiment).items():
+            check_same_rows(run, key, manifest)
         super().train()
 
     @property
@@ -174,13 +178,16 @@ class Steps(RunSteps):
             "training.teacher.run": options.teacher.run if options.teacher else None,
             "training.prune": options.prune,
             "model.encoder_from.run": encoder.run if encoder else None,
+            **training.runs_of(self.experiment),
         }
         return {key: training.fingerprint_of(run, key) for key, run in runs.items() if run}
 
     def _train(
         self, data: training.TrainingData, output: training.OutputPaths, progress: Progress
     ) -> training.TrainingResult:
-        return training.train(self.experiment, data, output, progress)
+        is_ensemble = self.experiment.model.is_ensemble
+        make = training.train_ensemble if is_ensemble else training.train
+        return make(self.experiment, data, output, progress)
 
     def evaluate(self, engine: Engine = LOCAL) -> None:
         """Writes predictions, metrics and the report; the engine scores the rows."""

@@ -27,6 +27,7 @@ from recsys_attn.models.destine import destine
 from recsys_attn.models.dien import dien
 from recsys_attn.models.din import din
 from recsys_attn.models.dsin import dsin
+from recsys_attn.models.ensemble import ensemble
 from recsys_attn.models.esmm import esmm
 from recsys_attn.models.eulernet import eulernet
 from recsys_attn.models.factorization import afm, deepfm, fm, wide_and_deep, xdeepfm
@@ -71,6 +72,7 @@ __all__ = [
     "dien",
     "din",
     "dsin",
+    "ensemble",
     "esasrec",
     "esmm",
     "eulernet",

@@ -175,7 +175,7 @@ class RankingModel(keras.Model):
         for name, logit in logits.items():
             slope, offset = ops.unstack(self._calibration[names.index(name)])
             probabilities[name] = ops.sigmoid(ops.cast(logit, "float32") * ops.exp(slope) + offset)
-        if getattr(getattr(self.tower, "head", None), "falls", False):
+        if getattr(self.tower, "falls", False):
             for before, task in itertools.pairwise(names):  # calibrated each by itself
                 probabilities[task] = ops.minimum(probabilities[task], probabilities[before])
         return probabilities

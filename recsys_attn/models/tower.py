@@ -140,6 +140,11 @@ class Tower(Layer):
         return getattr(self.head, "returns_gates", False)
 
     @property
+    def falls(self) -> bool:
+        """Whether no probability is above that of the task before, as in `esmm`."""
+        return getattr(self.head, "falls", False)
+
+    @property
     def has_experts(self) -> bool:
         """Whether the gates are those of experts, and not those of a transfer between tasks."""
         return self._has_gates and not isinstance(self.head.experts, AdaptiveTransfer)

@@ -127,6 +127,14 @@ def test_a_small_model_has_all_parts_of_the_trained_one(options, stored, fitted)
         assert np.all(np.asarray(scores[second]) <= np.asarray(scores[first]))
 
 
+def test_a_small_ensemble_has_small_members(fitted: FittedFeatures) -> None:
+    member, options = shop.linear_model(fitted), ExportOptions(tables="int8", tower="int8")
+    inputs = example_inputs(fitted.schema, batch=5, candidates=7)
+    found = shrink(models.ensemble(fitted.schema, [member]), options).probabilities(inputs)
+    for task, scores in shrink(member, options).probabilities(inputs).items():
+        np.testing.assert_allclose(found[task], scores, atol=1e-6)
+
+
 def test_shrunk_model_keeps_the_trained_one(fitted: FittedFeatures, model: RankingModel) -> None:
     before = model.get_weights()
     shrink(model, ExportOptions(tables="int8", tower="int8"))
