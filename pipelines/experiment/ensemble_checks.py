@@ -56,6 +56,6 @@ def _check_nothing_trains(model: EnsembleOptions, training: TrainingOptions) -> 
     if unused:
         raise ValueError(
             f"The members of an ensemble are trained already, and {', '.join(unused)} would have "
-            "no effect. Leave them out here (`--set training={}` leaves out the table), and set them "
+            "no effect. Leave them out here (all of them: `--set training={}`), and set them "
             "in the runs that `model.runs` names"
         )

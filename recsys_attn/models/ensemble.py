@@ -157,12 +157,14 @@ def ensemble(
 def _check_members(schema: Schema, members: Sequence[RankingModel]) -> None:
     if not members:
         raise ValueError("`members` must have at least one model. Received: members=()")
+    here = _sizes(schema)  # widths may differ: some models have their own
     for number, member in enumerate(members):
-        other = [f.name for f in member.schema.features if f not in schema.features]
+        there = _sizes(member.schema)
+        other = [name for name, size in there.items() if here.get(name, 0) != size]
         if other:
             raise ValueError(
-                f"`schema` must have the features of all members, fitted as theirs. members"
-                f"[{number}] has others: {other}"
+                "`schema` must have the features of all members, fitted as theirs. "
+                f"members[{number}] has others: {other}"
             )
         known = [task.name for task in member.schema.tasks]
         for task in schema.tasks:
@@ -171,6 +173,11 @@ def _check_members(schema: Schema, members: Sequence[RankingModel]) -> None:
                     f"members[{number}] must have all tasks of `schema`. "
                     f"{unknown_name(task.name, known)}"
                 )
+
+
+def _sizes(schema: Schema) -> dict[str, int | None]:
+    """Returns the rows of each feature's table, None for a number."""
+    return {feature.name: getattr(feature, "size", None) for feature in schema.features}
 
 
 def _check_weights(schema: Schema, weights: Mapping[str, Sequence[float]], members: int) -> None:
