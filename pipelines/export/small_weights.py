@@ -141,7 +141,7 @@ class SmallTower(Layer):
         tower = self._tower()
         values = (weight.whole() for weight in self._kept)
         with keras.StatelessScope(list(zip(tower.weights, values, strict=True))):
-            return tower(embedded, explain=explain)
+            return tower(embedded, explain=True) if explain else tower(embedded)
 
 
 def _add(layer: Layer, name: str, values: np.ndarray) -> keras.Variable:
