@@ -26,7 +26,7 @@ from tests.support.once import once
 
 PAGE = Path(__file__).parents[2] / "docs/serving/clients.md"
 NAMED = {"None": None, "null": None, "NaN": math.nan, "Infinity": math.inf}
-PRESENT = {"string": ["a", "b"], "int64": [7, 13], "float32": [1.5, -11.0]}  # that the shop knows
+PRESENT = {"string": ["a", "b"], "int64": [7, 13], "float32": [0.001, -11.0]}  # that the shop knows
 LISTED = [f for f in shop.SCHEMA.features if is_listed(f)]
 
 

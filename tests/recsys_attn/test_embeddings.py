@@ -16,11 +16,11 @@ B, T, S, V, E = 5, 3, 7, 2, 4
 SCHEMA = Schema(
     (
         Categorical("user", "context", size=11),
-        Numeric("age", "context"),
+        Numeric("age", "context", encoding="linear"),
         Categorical("topics", "context", multivalued=True, max_length=V, size=5),
         Categorical("item", size=13),
         Categorical("brand", size=3),
-        Numeric("price"),
+        Numeric("price", encoding="linear"),
         Categorical("tags", multivalued=True, max_length=V, size=7),
         Sequence("items_seen", shares="item", history="seen", max_length=S, size=13),
         Sequence("how", history="seen", max_length=S, size=5),
@@ -170,7 +170,7 @@ def test_each_width_has_its_table() -> None:
             Categorical("item", size=5, width=3),
             Categorical("brand", size=7),
             Categorical("user", "context", size=11, width=3),
-            Numeric("price", width=2),
+            Numeric("price", width=2, encoding="linear"),
         ),
         (Task("click"),),
     )
@@ -224,7 +224,10 @@ def test_a_shared_table_has_its_owners_size_whatever_the_order() -> None:
 
 
 def test_numbers_are_not_rounded_before_the_product() -> None:
-    schema = Schema((Numeric("price"), Numeric("age", "context")), (Task("c"),))
+    schema = Schema(
+        (Numeric("price", encoding="linear"), Numeric("age", "context", encoding="linear")),
+        (Task("c"),),
+    )
     layer = FeatureEmbedding(schema, width=31, dtype="mixed_bfloat16")
     inputs = {
         "price": np.array([[1234.567, np.nan]], "float32"),
@@ -268,7 +271,7 @@ def test_known_rows_start_different_and_unknown_ones_at_zero(layer: FeatureEmbed
 
 
 def test_vectors_start_small() -> None:
-    numbers = tuple(Numeric(f"number_{i}") for i in range(101))
+    numbers = tuple(Numeric(f"number_{i}", encoding="linear") for i in range(101))
     schema = Schema((Categorical("item", size=1009), *numbers), (Task("click"),))
     layer = FeatureEmbedding(schema, width=31)
     layer.build()

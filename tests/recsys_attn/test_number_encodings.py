@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, get_args
 
+import keras
 import numpy as np
 import pytest
 
 from recsys_attn.embeddings import FeatureEmbedding
+from recsys_attn.models import logistic_regression
 from recsys_attn.number_encodings.fields import ENCODINGS
 from recsys_attn.number_options import EncodingName
 from recsys_attn.schema import Numeric, Schema, Task
@@ -190,6 +193,19 @@ def test_features_keep_their_vectors_beside_other_encodings() -> None:
     two.take_rows(layer)
     for name, found in vectors_of(two, inputs, "candidate").items():
         np.testing.assert_allclose(found, together[name], rtol=1e-5, atol=1e-7)
+
+
+def test_saved_model_scores_the_same(tmp_path: Path) -> None:
+    model = logistic_regression(Schema(MIXED, (Task("click"),)))
+    rng = np.random.default_rng(3)
+    for weight in model.weights:
+        weight.assign(rng.normal(size=weight.shape))
+    inputs = {f.name: rng.normal(size=(B, T)).astype("float32") for f in MIXED}
+    expected = numpy(model(inputs)["click"])
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.schema == model.schema
+    np.testing.assert_array_equal(numpy(loaded(inputs)["click"]), expected)
 
 
 @pytest.mark.parametrize("encoding", FORMULAS)

@@ -115,7 +115,7 @@ def test_a_feature_keeps_its_own_width_beside_linear_terms() -> None:
     wide = Schema((*FEATURES, Categorical("brand", size=4, width=6)), TASKS["one"])
     given = INPUTS | {"brand": RNG.integers(0, 4, (B, T)).astype("int32")}
     model = models.wide_and_deep(wide, width=3, mlp_units=(5,))
-    assert sorted(table.shape[1] for table in model.embedding.weights) == [4, 4, 7]
+    assert sorted(table.shape[-1] for table in model.embedding.weights) == [4, 4, 7]
     assert model(given)["click"].shape == (B, T)
     assert models.logistic_regression(wide)(given)["click"].shape == (B, T)
     with pytest.raises(ValueError, match=r"FactorizationMachine needs fields of one width"):

@@ -23,7 +23,7 @@ B, T, S = 3, 2, 5
 SCHEMA = Schema(
     (
         Categorical("page", "context", size=3),
-        Numeric("age", "context"),
+        Numeric("age", "context", encoding="linear"),
         Categorical("item", size=9),
         Categorical("brand", size=5, width=3),
         Sequence("seen", shares="item", max_length=S),
