@@ -59,6 +59,11 @@ class LoopOptions(TomlTable):
         """
         return (0, 0)
 
+    @property
+    def renews_tables(self) -> bool:
+        """Whether tables are learned anew in each epoch once patience has ended."""
+        return False
+
     @model_validator(mode="after")
     def _check_rates(self) -> LoopOptions:
         if self.embeddings_learning_rate is not None and self.optimizer not in ROW_WISE:

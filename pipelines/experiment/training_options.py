@@ -161,6 +161,10 @@ class TrainingOptions(LoopOptions):
             else 0.
         embeddings_stddev: Standard deviation of the initial rows of the embedding tables. Lower it
             where seeds differ much; BARS has 1e-4. None: 0.01.
+        fresh_tables: When `patience` has ended, training goes back to the best epoch once, and
+            each further epoch starts with the embedding tables of the start: the tower learns from
+            ids whose rows have not seen the label yet, as it meets them in serving, and no longer
+            from ids that are known by heart. Set false for the settings of a paper.
         id_dropout: Share of all ids of a step that are made unknown; 0 for none. None: half of
             those that only the last train rows have, as a model trained before them would not know
             them; so the row of unknown values learns what new ids are.
@@ -197,6 +201,7 @@ class TrainingOptions(LoopOptions):
     embeddings_stddev: float | None = Field(default=None, gt=0)
     jit_compile: bool | None = None
     micro_batch_size: int | None = Field(default=None, ge=0)
+    fresh_tables: bool = True
     id_dropout: float | None = Field(default=None, ge=0, lt=1)
     state_dropout: float = Field(default=0.0, ge=0, lt=1)
     calibrate: bool = True
@@ -207,6 +212,10 @@ class TrainingOptions(LoopOptions):
     prune_by: Literal["relevance", "confidence"] | None = None
     teacher: TeacherOptions | None = None
     task_weights: TaskWeightOptions | None = None
+
+    @property
+    def renews_tables(self) -> bool:
+        return self.fresh_tables
 
     @property
     def penalty_steps(self) -> tuple[int, int]:

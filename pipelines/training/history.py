@@ -52,10 +52,33 @@ class History:
         """Whether each epoch was no better than the ones before it.
 
         Epochs before the first that has learned something do not count: their metrics are chance.
+        Nor do those before tables are learned anew.
         """
+        turn = -1 if self.turn is None else self.turn
+        return [worse and n > turn for n, worse in enumerate(self._no_better)]
+
+    @property
+    def _no_better(self) -> list[bool]:
         learned = [epoch.get("val_learned", True) for epoch in self.epochs]
         start = learned.index(True) if True in learned else len(learned)
         return [n >= start and not better for n, better in enumerate(self.better)]
+
+    @property
+    def turn(self) -> int | None:
+        """Index of the epoch after which tables are learned anew; None before.
+
+        It is the one at which patience has ended for the first time.
+        """
+        waited = 0
+        for number, worse in enumerate(self._no_better if self.options.renews_tables else ()):
+            waited = waited + worse if not self.better[number] else 0
+            if number and waited >= self._patience:
+                return number
+        return None
+
+    @property
+    def _patience(self) -> int:
+        return max(self.options.patience, 1)
 
     @property
     def finished(self) -> bool:
@@ -63,14 +86,14 @@ class History:
         if len(self.epochs) >= self.options.epochs:
             return True
         waited = sum(self.worse[(self.best or 0) + 1 :])
-        return len(self.epochs) > 1 and waited >= max(self.options.patience, 1)
+        return len(self.epochs) > 1 and waited >= self._patience
 
     @property
     def reason(self) -> str:
         """Why a complete training stopped."""
         if len(self.epochs) >= self.options.epochs:
             return f"after the last epoch (`training.epochs` = {self.options.epochs})"
-        waited = max(self.options.patience, 1)
+        waited = self._patience
         epochs = "1 epoch" if waited == 1 else f"{waited} epochs"
         return f"after {epochs} without a better one (`training.patience`)"
 

@@ -30,6 +30,7 @@ from pipelines.training.calibration import calibrate
 from pipelines.training.checkpoint import Checkpoints
 from pipelines.training.dead_units import dead_experts, dead_tasks
 from pipelines.training.encoder_from import own_rate, start_from
+from pipelines.training.fresh_tables import FreshTables
 from pipelines.training.hard_negatives import HardNegatives
 from pipelines.training.history import History
 from pipelines.training.input_dropout import InputDropout
@@ -177,6 +178,7 @@ def train(
             reporter,
             workers,
             _hard_negatives(experiment, model),
+            FreshTables(saver) if options.fresh_tables else None,
         ).run()
         calibration = _calibration(model, valid, options, calibration)
         warnings = _warnings(model, valid, experiment, done.epochs) if workers.is_chief else []
@@ -299,12 +301,15 @@ def _start(experiment: Experiment, data: TrainingData, fitted: FittedFeatures) -
 def _from_other_runs(
     said: str, options: TrainingOptions, saver: Saver, fitted: FittedFeatures
 ) -> Iterator[str]:
-    """Sentences about the runs that a new training starts from, a warm start among them."""
+    """Starts from the run of `warm_start`; says what a new training starts from.
+
+    A training that goes on is put there too, since its fresh tables are those of the start.
+    """
+    warm = options.warm_start
+    sentences = [said] if said else []
+    sentences += [] if warm is None else [WarmStart(warm).start(saver, fitted)]
     if saver.newest() is None:
-        if said:
-            yield said
-        if options.warm_start is not None:
-            yield WarmStart(options.warm_start).start(saver, fitted)
+        yield from sentences
 
 
 def _calibration(

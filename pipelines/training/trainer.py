@@ -12,6 +12,7 @@ import numpy as np
 from pipelines.common.artifacts import versions
 from pipelines.experiment.loop_options import LoopOptions
 from pipelines.feed import Feed, Position
+from pipelines.training.fresh_tables import FreshTables
 from pipelines.training.hard_negatives import HardNegatives
 from pipelines.training.history import History
 from pipelines.training.optimizer import LearningRate
@@ -38,6 +39,7 @@ class Trainer:
         reporter: Shows the progress.
         workers: The workers that train together.
         hard: Chooses among drawn candidates by the model; None keeps all.
+        fresh: The tables of the start; None never goes back to them.
     """
 
     step: ReplicaStep
@@ -49,6 +51,7 @@ class Trainer:
     reporter: EpochReporter
     workers: Workers
     hard: HardNegatives | None = None
+    fresh: FreshTables | None = None
 
     def run(self) -> TrainingProgress:
         """Trains to the end and restores the best weights."""
@@ -69,6 +72,8 @@ class Trainer:
     def _epoch(self, progress: TrainingProgress, stop: StopRequest) -> None:
         """Takes the remaining steps of the epoch."""
         progress.go_on_with(versions())
+        if self.fresh is not None and not progress.rows:
+            self._renew_tables(self.fresh, progress)
         for result in self._steps(progress, stop):
             if not np.isfinite(result.loss):
                 raise diverged(f"loss {result.loss} in epoch {progress.epoch + 1}")
@@ -80,6 +85,16 @@ class Trainer:
             every = self.options.checkpoint_every
             if every and progress.step % every == 0 and not progress.epoch_is_done:
                 self._save(progress)
+
+    def _renew_tables(self, fresh: FreshTables, progress: TrainingProgress) -> None:
+        """Goes back to the best epoch once, and to the tables of the start in each epoch since."""
+        turn = self._history(progress).turn
+        if turn is None:
+            return
+        if turn == progress.epoch - 1 and progress.best_step is not None:
+            self.saver.load(self.saver.checkpoints.at(progress.best_step))
+            self.reporter.say("no better: from the best epoch on, ids are learned anew")
+        fresh.restore()
 
     def _steps(self, progress: TrainingProgress, stop: StopRequest) -> Iterator[StepResult]:
         history = self._history(progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -160,6 +161,12 @@ class Saver:
         for number, layer in enumerate(self.more):
             for index, variable in enumerate(layer.variables):
                 yield f"more/{number}/{index}", variable
+
+
+def table_of(variable: keras.Variable) -> str | None:
+    """Name of the embedding table that a variable of model or optimizer belongs to."""
+    match = re.search(r"table_\d+(_to_\d+)?", variable.path)
+    return match[0] if match else None
 
 
 def saved_tower(checkpoints: Checkpoints, key: str) -> TowerMode | None:

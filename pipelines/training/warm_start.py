@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -23,7 +22,7 @@ from pipelines.features.vocabulary import VocabularyTransform
 from pipelines.training.checkpoint import Checkpoint, Checkpoints
 from pipelines.training.load import MODEL_FILE
 from pipelines.training.optimizer import kind_of
-from pipelines.training.training_state import TASK_WEIGHTS, Saver
+from pipelines.training.training_state import TASK_WEIGHTS, Saver, table_of
 from recsys_attn.attention.gates import HardConcrete
 from recsys_attn.embedding_tables import Table, plan_tables
 from recsys_attn.layer import layers_in
@@ -82,8 +81,7 @@ class WarmStart:
                 raise self._another("it has more variables")
             if variable.name == "learning_rate":
                 continue
-            match = re.search(r"table_\d+(_to_\d+)?", variable.path)
-            table = match[0] if match else ""
+            table = table_of(variable) or ""
             if table in rows and len(array) == old[table].rows:
                 value = keras.ops.convert_to_numpy(variable).copy()
                 value[rows[table].new] = array[rows[table].old]

@@ -179,7 +179,8 @@ class RunSteps(ABC):
             model = trained.model
             model.save(folder / training.MODEL_FILE)
             weights = sum(variable.shape.num_elements() for variable in model.trainable_variables)
-            line = f"{model.name}: {weights:,} weights{self._weights_remark}"
+            rows = DataSplit(self.run.path("ingest") / "train").rows
+            line = f"{model.name}: {weights:,} weights{self._weights_remark} for {rows:,} rows"
             Progress(self.console).finish(line)
             history = training.History(trained.history, self.experiment.training)
             return {

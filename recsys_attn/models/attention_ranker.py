@@ -16,7 +16,6 @@ from recsys_attn.models.field_gate import field_gate
 from recsys_attn.models.histories import attended
 from recsys_attn.models.option_tables import (
     EncoderTable,
-    ExpertOptions,
     ExpertTable,
     InteractionOptions,
     InteractionTable,
@@ -40,20 +39,22 @@ def attention_ranker(
     width: Count = 16,
     target_attention: TargetAttentionTable = TargetAttentionOptions(name="interest"),
     encoder: EncoderTable | None = None,
-    interaction: InteractionTable = InteractionOptions(),
-    mlp_units: Sizes = (128, 64),
-    experts: ExpertTable = ExpertOptions(number=4),
-    tower_units: Sizes = (32,),
-    dropout: Share = 0.0,
+    interaction: InteractionTable = InteractionOptions(head_dim=8),
+    mlp_units: Sizes = (256, 128, 64),
+    experts: ExpertTable | None = None,
+    tower_units: Sizes = (),
+    dropout: Share = 0.1,
     gates: Gates | None = None,
     disagreement: Penalties | None = None,
 ) -> RankingModel:
     """Target attention over histories, interaction of fields, and experts shared by tasks.
 
     Each history is weighted for each candidate as in DIN. The interests and their strength are
-    fields beside the others in AutoInt's interacting layers, with an MLP beside them. Experts over
-    both are shared by the tasks; the gate of a task is the attention of a learned query to the
-    experts' outputs.
+    fields beside the others. An MLP reads the fields and what AutoInt's interacting layers make of
+    them, times a learned share that starts at 0; the fields themselves pass by it, as a linear
+    part. So the model starts as `mlp`, and attention adds to it. With `experts`, those over all of
+    this are shared by the tasks, and the gate of a task is the attention of a learned query to
+    their outputs.
 
     Args:
         schema: A fitted schema.
@@ -65,11 +66,12 @@ def attention_ranker(
             `num_layers`, `num_heads`, `head_dim`, `positions`, `context`. Defaults to no encoder.
         interaction: Attention of fields to each other, of `InteractionOptions`: `name`,
             `num_layers`, `num_heads`, `head_dim`, `update`.
-        mlp_units: Hidden units of the MLP over all fields, beside the interacting layers; it learns
-            faster than they do. Set `()` to leave it out.
+        mlp_units: Hidden units of the MLP. Set `()` to leave it out, and the linear part with it:
+            AutoInt's interacting layers alone.
         experts: Experts shared by the tasks, of `ExpertOptions`: `number`, `units`,
-            `gate_attention`, `balance`.
-        tower_units: Hidden units of each task's tower.
+            `gate_attention`, `balance`. Set `{"number": 4}` where tasks want different things of
+            the same features. Defaults to none: the tasks share all but their last layer.
+        tower_units: Hidden units of each task's tower. Defaults to none.
         dropout: Dropout of MLP, experts and towers, and of the weights of the fields' attention
             without a name in `interaction`, in which it is an argument of the mechanism.
         gates: Hard-Concrete gates, which close what the model does not need, so that `prune` can
@@ -89,15 +91,19 @@ def attention_ranker(
     require_one_width(schema, width)
     target = target_attention
     places = places_of_history(schema, encoder, target.num_heads)
-    by_place = placed(gates, disagreement, fields="", interaction="", experts="", **places)
+    places["experts"] = "experts" if experts is None else ""
+    by_place = placed(gates, disagreement, fields="", interaction="", **places)
     tasks = [task.name for task in schema.tasks]
     sizes = interaction.num_heads, interaction.head_dim
     mechanism = interaction.name or Dense("dot", dropout=dropout)
     layers = interaction.num_layers
     autoint = AutoInt(layers, *sizes, mechanism, interaction.update, **by_place["interaction"])
-    shared = Experts(experts.number, experts.units, dropout=dropout, **by_place["experts"])
-    gate = {"gate": "attention", "mechanism": experts.gate_attention}
-    mixture = MMoE(len(tasks), **gate, experts=shared)
+    mixture, balance = None, 0.0
+    if experts is not None:
+        shared = Experts(experts.number, experts.units, dropout=dropout, **by_place["experts"])
+        gate = {"gate": "attention", "mechanism": experts.gate_attention}
+        mixture, balance = MMoE(len(tasks), **gate, experts=shared), experts.balance
+    mlp = Mlp(mlp_units, dropout=dropout) if mlp_units else None
 
     def history() -> keras.layers.Layer:
         heads = target.heads(interaction.head_dim)
@@ -108,10 +114,8 @@ def attention_ranker(
         FeatureEmbedding(schema, width, named=context_features(encoder)),
         Tower(
             histories,
-            FieldInteraction(autoint, Mlp(mlp_units, dropout=dropout) if mlp_units else None),
-            TaskHeads(
-                tasks, tower_units, dropout=dropout, experts=mixture, balance=experts.balance
-            ),
+            FieldInteraction(autoint, mlp, stacked=mlp is not None),
+            TaskHeads(tasks, tower_units, dropout=dropout, experts=mixture, balance=balance),
             field_gate(schema, width, by_place["fields"]["gate"]),
         ),
         name="attention_ranker",

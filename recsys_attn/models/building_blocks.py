@@ -32,7 +32,11 @@ class FieldInteraction(Layer):
     """From fields to one vector, by attention between fields, an MLP, both or neither.
 
     `autoint` alone is AutoInt; with `mlp` it is AutoInt+; `mlp` alone is a plain network; without
-    both the result is the embeddings.
+    both the result is the embeddings. With `stacked` it is
+
+    `[mlp([e, s * autoint(e)]), e]` with the embeddings e and a learned share s, which starts at 0:
+
+    at its start a plain network and a linear part, which attention then adds to.
 
     Args:
         autoint: An `AutoInt` layer, for fields of one width.
@@ -41,6 +45,8 @@ class FieldInteraction(Layer):
             channel, of those that are not missing: zeros if all are. These two need fields of one
             width and lose the field of a vector: controls, or for very many fields.
         embedding_dropout: Share of the numbers of the fields dropped in training. Defaults to 0.
+        stacked: Whether `mlp` is over the embeddings and the output of `autoint`, and not beside
+            it. It needs both.
 
     Call arguments:
         blocks: List of fields `(B, T, F, E)`, one per width.
@@ -52,7 +58,8 @@ class FieldInteraction(Layer):
 
     Raises:
         ValueError: The fields have several widths, and `autoint` is given or they are pooled; or
-            `field_pooling` is unknown, or has no effect beside `autoint` without `mlp`.
+            `field_pooling` is unknown, or has no effect beside `autoint` without `mlp`; or one of
+            both is missing with `stacked`.
 
     Example:
 
@@ -71,10 +78,18 @@ class FieldInteraction(Layer):
         mlp: Mlp | None = None,
         field_pooling: str = "concatenate",
         embedding_dropout: float = 0.0,
+        stacked: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         require_share("embedding_dropout", embedding_dropout)
+        require_bool("stacked", stacked)
+        if stacked and (autoint is None or mlp is None):
+            raise ValueError(
+                "`stacked` puts `mlp` over the output of `autoint`. Give both. "
+                f"Received: autoint={autoint!r}, mlp={mlp!r}"
+            )
+        self.stacked = stacked
         self.dropout = Dropout(embedding_dropout, dtype=self.dtype_policy)
         if field_pooling not in _POOLINGS:
             raise ValueError(
@@ -94,6 +109,9 @@ class FieldInteraction(Layer):
             self.mlp = layer_of("mlp", mlp, "where", such_as="Mlp")
 
     def build(self, *shapes: Shape) -> None:
+        self.share = None
+        if self.stacked:
+            self.share = self.add_weight(shape=(), initializer="zeros", name="share")
         self.built = True
 
     def call(
@@ -108,6 +126,11 @@ class FieldInteraction(Layer):
         outputs = []
         if self.autoint is not None:
             outputs.append(flatten(self.autoint(blocks[0], present[0])))
+        if self.share is not None:
+            vector, attended = self._vector(blocks, present), outputs.pop()
+            both = [vector, attended * ops.cast(self.share, attended.dtype)]
+            hidden = self.mlp(ops.concatenate(both, axis=-1), where=row_mask)
+            return ops.concatenate([hidden, vector], axis=-1)
         if self.mlp is not None or self.autoint is None:
             vector = self._vector(blocks, present)
             if self.mlp is not None:

@@ -226,7 +226,7 @@ def _without_fields(model: RankingModel) -> RankingModel:
     )
     numbers: dict[tuple[str, int], int] = {}
     before, after = (_numbered_columns(one, numbers) for one in (model, smaller))
-    _copy(old.interaction, new.interaction, _places(before, after))
+    _copy(old.interaction, new.interaction, _places_in_mlp(old.interaction, before, after))
     _copy(old.head, new.head, _places_in_vector(old.interaction, before, after))
     smaller.calibrate(model.calibration())
     return smaller
@@ -311,16 +311,37 @@ def _places(before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> np.nda
     return np.argsort(old)[np.searchsorted(np.sort(old), new)]
 
 
+def _places_of_attention(
+    interaction: FieldInteraction, before: Sequence[np.ndarray], after: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Returns the same for the output of the interacting layers."""
+    fields = _places([before[0][:, :1]], [after[0][:, :1]])
+    size = interaction.autoint.compute_output_shape((None, *before[0].shape))[-1]
+    return (fields[:, None] * size + np.arange(size)).ravel()
+
+
+def _places_in_mlp(
+    interaction: FieldInteraction, before: Sequence[np.ndarray], after: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Returns the same for the input of the MLP."""
+    fields = _places(before, after)
+    if not interaction.stacked:
+        return fields
+    begin = sum(block.size for block in before)
+    return np.r_[fields, begin + _places_of_attention(interaction, before, after)]
+
+
 def _places_in_vector(
     interaction: FieldInteraction, before: Sequence[np.ndarray], after: Sequence[np.ndarray]
 ) -> np.ndarray:
     """Returns the same for the output of the interaction."""
     parts, begin = [], 0
+    if interaction.stacked:
+        units = interaction.mlp.units[-1]
+        return np.r_[np.arange(units), units + _places(before, after)]
     if interaction.autoint is not None:
-        fields = _places([before[0][:, :1]], [after[0][:, :1]])
-        size = interaction.autoint.compute_output_shape((None, *before[0].shape))[-1]
-        parts.append((fields[:, None] * size + np.arange(size)).ravel())
-        begin = len(before[0]) * size
+        parts.append(_places_of_attention(interaction, before, after))
+        begin = len(before[0]) * (len(parts[0]) // len(after[0]))
     if interaction.mlp is not None:
         parts.append(begin + np.arange(interaction.mlp.units[-1]))
     elif interaction.autoint is None:

@@ -44,6 +44,7 @@ SMALL = {
         "width": 4,
         "target_attention": {"class_name": "interest", "config": {"units": [5, 3]}},
         "interaction": {"num_layers": 2, "head_dim": 3},
+        "mlp_units": (11, 7),
         "experts": {"number": 3, "units": (7, 5)},
         "tower_units": (3,),
     },

@@ -24,13 +24,18 @@ def test_better_epoch_exceeds_rounding() -> None:
 def test_end_of_training_has_a_reason() -> None:
     last = history(0.6, 0.7, epochs=2)
     assert (last.finished, last.reason) == (True, "after the last epoch (`training.epochs` = 2)")
-    waited = history(0.7, 0.6, 0.6, epochs=9)
+    waited = history(0.7, 0.6, 0.6, epochs=9, fresh_tables=False)
     reason = "after 2 epochs without a better one (`training.patience`)"
     assert (waited.finished, waited.best, waited.reason) == (True, 0, reason)
 
 
 def test_learning_rate_warm_up_and_decay() -> None:
-    options = {"warmup_steps": 3, "learning_rate_decay": 0.5, "reduce_on_plateau": 0.1}
+    options = {
+        "warmup_steps": 3,
+        "learning_rate_decay": 0.5,
+        "reduce_on_plateau": 0.1,
+        "patience": 9,
+    }
     assert [history(**options).rate(step) for step in range(5)] == [0.25, 0.5, 0.75, 1.0, 1.0]
     assert history(0.6, **options).rate(9) == 0.5
     assert history(0.6, 0.5, **options).rate(9) == pytest.approx(0.25 * 0.1)
@@ -43,13 +48,27 @@ def test_epochs_of_chance_are_waited_out() -> None:
     epochs = [
         {"val_monitored": auc, "val_learned": each} for auc, each in zip(aucs, learned, strict=True)
     ]
-    options = TrainingOptions(patience=1, reduce_on_plateau=0.1)
+    options = TrainingOptions(patience=1, reduce_on_plateau=0.1, fresh_tables=False)
     until = [History(epochs[:n], options) for n in range(1, 7)]
     assert [each.finished for each in until] == [False] * 5 + [True]
     assert [each.rate(0) for each in until] == [1.0] * 5 + [0.1]
     assert [each.overrun for each in until] == [False] * 6
     assert until[-1].best == 4
     assert History(epochs[:4], TrainingOptions(epochs=4)).finished
+
+
+def test_tables_are_fresh_once_patience_has_ended() -> None:
+    """Then the epochs before do not count: patience and the learning rate begin anew."""
+    aucs = [0.6, 0.7, 0.69, 0.68, 0.71, 0.7, 0.7, 0.7]
+    until = [history(*aucs[:n], patience=2, reduce_on_plateau=0.1) for n in range(1, 9)]
+    assert [each.turn for each in until] == [None] * 3 + [3] * 5
+    assert [each.finished for each in until] == [False] * 6 + [True] * 2
+    rates = [each.rate(0) for each in until]
+    np.testing.assert_allclose(rates, [1, 1, 0.1, 1, 1, 0.1, 0.01, 0.001])
+    assert until[-1].best == 4
+    plain = history(*aucs[:4], patience=2, fresh_tables=False)
+    assert (plain.turn, plain.finished) == (None, True)
+    assert history(*aucs[:4], patience=2, keep="last").turn is None
 
 
 def test_learning_rate_follows_cosine_after_warm_up() -> None:
