@@ -141,7 +141,7 @@ class NumericFitter:
         return replace(transform, boundaries=tuple(boundaries.tolist()))
 
     def load(self, state: dict[str, Any]) -> NumericTransform:
-        boundaries = state["boundaries"]
+        boundaries = state.get("boundaries")  # none in a run of an older version
         return NumericTransform(
             self.steps,
             state["mean"],

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from pipelines.features.numeric import NumericTransform
+from pipelines.features.numeric import NumericFitter, NumericTransform
 from pipelines.features.quantile import QuantileTransform
 from pipelines.features.unfitted import AgeTransform, HashTransform
 from pipelines.features.vocabulary import VocabularyTransform
@@ -123,3 +123,11 @@ def test_vocabulary_ids_of_dense_integers(first, last):
     assert_both(transform, "int64", values, [ids.get(value, 1) for value in values])
     assert_both(transform, "int64", near, [ids.get(value, 1) for value in near])
     assert_both(transform, "int64", [], [])
+
+
+def test_numbers_of_an_older_version_have_no_boundaries() -> None:
+    """A daily loop goes on behind such a run."""
+    fitter = NumericFitter(("standardise",))
+    transform = fitter.finish(fitter.fit_batch(pa.array([1.0, 3.0, 8.0])))
+    older = {key: value for key, value in transform.state().items() if key != "boundaries"}
+    assert fitter.load(older) == transform
