@@ -59,9 +59,14 @@ def test_the_seed_decides_the_weights(trainer: Trainer) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"training__epochs": 7, "training__patience": 2},
+        {"training__epochs": 7, "training__patience": 2, "training__fresh_tables": False},
         {"training__epochs": 6, "training__patience": 9},
-        {"training__epochs": 7, "training__patience": 2, "training__monitor": "conversion"},
+        {
+            "training__epochs": 7,
+            "training__patience": 2,
+            "training__fresh_tables": False,
+            "training__monitor": "conversion",
+        },
     ],
     ids=["stops early", "runs to the end", "one task decides"],
 )
