@@ -99,6 +99,7 @@ def model(features: FittedFeatures, **arguments: Any) -> RankingModel:
         "mlp_units": (5,),
         "experts": {"number": 2, "units": (7,)},
         "tower_units": (3,),
+        "dropout": 0.0,  # so that micro-batches draw nothing of their own
     }
     interaction = expanded(arguments.pop("interaction", {}), ("name",))
     small["interaction"] = {"num_layers": 1, "head_dim": 3, **interaction}

@@ -51,7 +51,7 @@ def trained(
     if losses:
         tasks = zip(features.schema.tasks, losses, strict=True)
         features = features.with_tasks(tuple(replace(task, loss=loss) for task, loss in tasks))
-    model = shop.model(features, dropout=0.0)  # which differs by part
+    model = shop.model(features)
     # Steps in proportion to the gradient: Adam's make a full step of a gradient that is rounding.
     options = TrainingOptions(optimizer="sgd", learning_rate=0.3, clip_norm=1.0)
     optimizer = make_optimizer(options, model.trainable_variables)
