@@ -41,9 +41,10 @@ class EpochReporter:
         """Advances the bar."""
         self._advance(rows)
 
-    def say(self, line: str) -> None:
-        """Prints a line."""
-        self._progress.finish(line)
+    def say(self, *lines: str) -> None:
+        """Prints lines."""
+        for line in lines:
+            self._progress.finish(line)
 
     def finish(self, metrics: dict[str, Any]) -> None:
         """Reports the metrics of an epoch."""

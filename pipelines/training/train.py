@@ -161,10 +161,9 @@ def train(
             mode,
             step.task_weights.variables,
         )
-        for sentence in _from_other_runs(said, options, saver, fitted):
-            reporter.say(sentence)
-        for sentence in _advice(model, feeds[0], experiment, fitted) if workers.is_chief else ():
-            reporter.say(sentence)
+        sentences = list(_from_other_runs(said, options, saver, fitted))
+        sentences += _advice(model, feeds[0], experiment, fitted) if workers.is_chief else []
+        reporter.say(*sentences)
         calibration = model.calibration()
         model.calibrate({})  # the older run's is of other rows
         valid = Feed(DataSplit(data.folder / "valid"), fitted, data.request)
@@ -182,8 +181,7 @@ def train(
         ).run()
         calibration = _calibration(model, valid, options, calibration)
         warnings = _warnings(model, valid, experiment, done.epochs) if workers.is_chief else []
-        for sentence in warnings:
-            reporter.say(sentence)
+        reporter.say(*warnings)
     finally:
         keras.config.set_dtype_policy("float32")
     return TrainingResult(model, done.epochs, done.versions, calibration, mode, facts, warnings)
