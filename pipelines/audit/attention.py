@@ -18,8 +18,14 @@ from pipelines.audit.redundancy import ALIKE, HeadLikeness, Redundancy, most_ali
 from pipelines.audit.removal import WithoutHeads
 from pipelines.feed.chunk import Chunk
 from pipelines.metrics.intervals import auc_influence, cluster_codes, difference, with_ends
+from recsys_attn.attention import HeadsCall
+from recsys_attn.embeddings import example_inputs
 from recsys_attn.models import RankingModel
-from recsys_attn.models.attention_places import AttentionPlace, interaction_fields
+from recsys_attn.models.attention_places import (
+    AttentionPlace,
+    interaction_fields,
+    watch_attention,
+)
 from recsys_attn.schema import CANDIDATE_MASK
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -93,6 +99,20 @@ def audit_attention(
         ],
         "gates": gates,
     }
+
+
+def removable_heads(model: RankingModel) -> dict[AttentionPlace, int]:
+    """The number of heads of each place of attention, those of gates left out."""
+    heads: dict[AttentionPlace, int] = {}
+
+    def visit(place: AttentionPlace, call: HeadsCall) -> HeadsCall:
+        if place.kind in REMOVABLE:
+            heads[place] = call.output.shape[2]
+        return call
+
+    with watch_attention(model, visit):
+        model(example_inputs(model.schema))
+    return heads
 
 
 def number_of_passes(heads: int) -> int:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from pipelines.audit.conserving import Visit
-from pipelines.audit.gradients import embedded_of
+from pipelines.audit.gradients import compiled, embedded_of
 from pipelines.audit.units import FIELDS, AllUnits, EventUnits, history_field, of_events
 from recsys_attn.attention import HeadsCall
 from recsys_attn.models import RankingModel
@@ -60,11 +60,14 @@ class AttentionGradients:
     ) -> None:
         self._model, self._watch = model, watch
         self._places: list[AttentionPlace] = []
-        self._compiled = tf.function(self._of_embedded, autograph=False, reduce_retracing=True)
+        self._compiled: Callable[..., Any] | None = None
 
     def __call__(self, units: AllUnits) -> list[PlaceGradients]:
         """Returns the attention of each place, in the order of the calls."""
-        gradients = self._compiled(embedded_of(self._model, units))
+        embedded = embedded_of(self._model, units)
+        if self._compiled is None:
+            self._compiled = compiled(self._of_embedded, embedded)
+        gradients = self._compiled(embedded)
         arrays: list[list[Any]] = [
             [None if tensor is None else tensor.numpy() for tensor in of_place]
             for of_place in gradients

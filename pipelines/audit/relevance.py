@@ -10,10 +10,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipelines.audit.faithfulness import faithfulness
-from pipelines.audit.relevance_curves import SHARES, Measure, Measured
+from pipelines.audit.gradients import STEPS
+from pipelines.audit.relevance_curves import DRAWS, SHARES, Measure, Measured
 from pipelines.audit.sampled_rows import rows_of
+from pipelines.audit.units import MOST_EVENTS
 from pipelines.features import FittedFeatures
 from recsys_attn.models import RankingModel
+from recsys_attn.schema import Schema, Sequence
 
 Floats = NDArray[np.float64]
 
@@ -79,6 +82,24 @@ def relevance(
         }
         for index, task in enumerate(model.schema.tasks)
     }
+
+
+def number_of_passes(schema: Schema, heads: int) -> int:
+    """About how many passes through the model the relevance of a row costs.
+
+    Args:
+        schema: The features and tasks.
+        heads: Number of heads, of places with several.
+    """
+    tasks, orders = len(schema.tasks), len(SHARES)
+    lengths = [sequences[0].max_length for sequences in schema.histories.values()]
+    fields = sum(not isinstance(feature, Sequence) for feature in schema.features) + len(lengths)
+    kinds = [fields, *(min(length, MOST_EVENTS) for length in lengths)]
+    singles = sum(kinds) + heads
+    # Orders by four methods for each task, one for all, and random ones; of heads, by three.
+    ordered = len(kinds) * orders * (4 * tasks + 1 + DRAWS)
+    of_heads = orders * (3 * tasks + DRAWS) if heads else 0
+    return singles + ordered + of_heads + STEPS * (1 + 2 * tasks)
 
 
 def summarised(measured: Measured, task: int, clusters: NDArray[np.intp]) -> dict[str, Any]:

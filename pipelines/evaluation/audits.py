@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import keras
@@ -11,11 +12,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipelines.audit.attention import audit_attention
+from pipelines.audit.attention import audit_attention, removable_heads
+from pipelines.audit.attention import number_of_passes as attention_passes
 from pipelines.audit.experts import audited_gates
+from pipelines.audit.relevance import number_of_passes as relevance_passes
 from pipelines.audit.relevance import relevance
 from pipelines.audit.sampled_rows import drawn_rows
 from pipelines.common.progress import Progress
+from pipelines.evaluation.budget import Audit, Budget
 from pipelines.evaluation.evaluated_rows import EvaluatedRows, sampled_requests
 from pipelines.evaluation.importance import permutation_importance, units
 from pipelines.evaluation.pairs import (
@@ -33,6 +37,12 @@ from recsys_attn.models import RankingModel
 from recsys_attn.models.ensemble import EnsembleTower
 
 ByTask = dict[str, dict[str, Any]]
+# The audits by the key of their rows: a name, and the rows below which they say too little.
+ROWS = {
+    "importance_rows": ("importance of features", 200),
+    "attention_rows": ("attention", 200),
+    "relevance_rows": ("relevance", 40),
+}
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,7 @@ class Audits:
         rows: What was read of the rows.
         labels: The labels by task.
         progress: Shows the rows done.
+        trained: Rows of the training, of all epochs; None: the audits take all rows.
     """
 
     experiment: Experiment
@@ -56,6 +67,38 @@ class Audits:
     rows: EvaluatedRows
     labels: Mapping[str, NDArray[Any]]
     progress: Progress
+    trained: int | None = None
+
+    @cached_property
+    def taken(self) -> dict[str, int]:
+        """The rows that each audit takes, by the key of the most that it may take."""
+        options, rows = self.experiment.evaluation, self.feed.split.rows
+        most = {key: min(getattr(options, key), rows) for key in ROWS}
+        if self.trained is None or not any(most.values()):
+            return most
+        audits = [
+            Audit(ROWS[key][0], n, self._passes(key), ROWS[key][1]) for key, n in most.items()
+        ]
+        budget = Budget(options.budget, self.trained)
+        taken = budget.rows(audits)
+        if left_out := budget.words(audits, taken):
+            self.progress.finish(left_out)
+        return dict(zip(most, taken, strict=True))
+
+    def _passes(self, key: str) -> int:
+        """The passes of each row of an audit through the model."""
+        schema = self.model.schema
+        if key == "importance_rows":
+            return 1 + len(units(schema))
+        heads = self._heads
+        if key == "relevance_rows":
+            return relevance_passes(schema, sum(count for count in heads if count > 1))
+        pairs = number_of_passes(schema) if heads or self.model.explanations else 0
+        return attention_passes(sum(heads)) + pairs
+
+    @cached_property
+    def _heads(self) -> list[int]:
+        return list(removable_heads(self.model).values())
 
     def of_tasks(self) -> ByTask:
         """Importance and relevance of features and events, by task."""
@@ -71,9 +114,7 @@ class Audits:
 
         An ensemble has none of its own: they are those of its members.
         """
-        if self._is_ensemble:
-            return None
-        is_drawn, table = self._sampled(self.experiment.evaluation.attention_rows)
+        is_drawn, table = self._sampled(self.taken["attention_rows"])
         if not is_drawn.any():
             return None
         chunk = transform(table, self.feed.fitted, self.feed.request, labelled=False)
@@ -122,7 +163,7 @@ class Audits:
             self.progress.stop()
 
     def _importance(self) -> dict[str, list[dict[str, Any]]]:
-        is_drawn, table = self._sampled(self.experiment.evaluation.importance_rows)
+        is_drawn, table = self._sampled(self.taken["importance_rows"])
         if not is_drawn.any():
             return {}
         schema = self.feed.fitted.schema
@@ -142,9 +183,9 @@ class Audits:
 
     def _relevance(self) -> ByTask:
         options, seed = self.experiment.evaluation, self.experiment.seed
-        if not options.relevance_rows or self._is_ensemble:
+        if not self.taken["relevance_rows"]:
             return {}
-        drawn, table = drawn_rows(self.feed, options.relevance_rows, seed)
+        drawn, table = drawn_rows(self.feed, self.taken["relevance_rows"], seed)
         clusters = cluster_codes(self.rows.clusters, self.rows.requests)
         try:
             advance = self.progress.start("relevance of fields and events", len(table))

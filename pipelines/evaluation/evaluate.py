@@ -41,6 +41,7 @@ def evaluate(
     progress: Progress,
     train_rates: Mapping[str, float] | None = None,
     workers: Scorers | None = None,
+    trained: int | None = None,
 ) -> tuple[pa.Table, dict[str, Any]]:
     """Scores every row of a split; returns the predictions and the metrics by task.
 
@@ -53,6 +54,8 @@ def evaluate(
         progress: Shows the rows done.
         train_rates: Share of positives in the training rows by task, for the trivial prediction.
         workers: Score the row groups; None: this process.
+        trained: Rows of the training, of all epochs, whose work limits that of the audits; None:
+            nothing does.
     """
     options = experiment.evaluation
     if options.layer_wise_relevance:
@@ -82,11 +85,11 @@ def evaluate(
     columns |= {f"segment/{', '.join(cut.columns)}": cut.column for cut in rows.cuts}
     for name, column in options.baselines.items():
         columns[f"baseline/{name}"] = rows.extras[column]
-    audits = Audits(experiment, feed, scorer, model, rows, labels, progress)
+    audits = Audits(experiment, feed, scorer, model, rows, labels, progress, trained)
     for name, audited in audits.of_tasks().items():
         tasks[name] |= audited
-    drawn = {"drawn_negatives": _drawn_negatives(experiment, split)}
-    return pa.table(columns), drawn | summary(
+    more = {"drawn_negatives": _drawn_negatives(experiment, split), "audited": audits.taken}
+    return pa.table(columns), more | summary(
         split.name, rows.requests, rows.group, tasks, audits.attention()
     )
 

@@ -34,12 +34,17 @@ class EvaluationOptions(TomlTable):
         slices: Columns whose values, and pairs of values, are searched for the worst slices: found
             on half of the users, confirmed on the other half. True: all features; a list counts by
             its length.
-        importance_rows: About how many rows show how important the features are: more make the
-            intervals narrower, 0 leaves it out.
-        attention_rows: About how many rows show what each head attends and does, how features
-            interact, and which experts tasks use; 0 leaves it out.
-        relevance_rows: How many rows show which fields and events the scores come from, and which
-            method tells it: more make the intervals narrower and take longer, 0 leaves it out.
+        importance_rows: About how many rows, at most, show how important the features are: more
+            make the intervals narrower, 0 leaves it out.
+        attention_rows: About how many rows, at most, show what each head attends and does, how
+            features interact, and which experts tasks use; 0 leaves it out.
+        relevance_rows: How many rows, at most, show which fields and events the scores come from,
+            and which method tells it: more make the intervals narrower and take longer, 0 leaves
+            it out.
+        budget: Time of importance, attention and relevance together, as a share of the training's.
+            Where their rows would take longer they take fewer, and `evaluate` prints the number
+            that shows all. Time is counted in rows that pass through the model, at least 100,000,
+            so that results do not depend on the machine.
         layer_wise_relevance: Whether layer-wise relevance propagation is one of these methods. It
             is patented; see the tutorial.
         gates: Limits of metrics; a model outside of them is not exported.
@@ -57,6 +62,7 @@ class EvaluationOptions(TomlTable):
     importance_rows: int = Field(default=20_000, ge=0)
     attention_rows: int = Field(default=5_000, ge=0)
     relevance_rows: int = Field(default=400, ge=0)
+    budget: float = Field(default=0.2, gt=0)
     layer_wise_relevance: bool = False
     gates: tuple[GateOptions, ...] = ()
 

@@ -134,14 +134,17 @@ class TrainingOptions(LoopOptions):
         learning_rate_decay: Factor of the learning rate after each epoch.
         reduce_on_plateau: Factor of the learning rate after an epoch that is no better; 1 keeps it.
             Epochs before the first with an AUC above chance do not count.
-        patience: Epochs without a better one after which training stops. Epochs before the first
-            with an AUC above chance do not count.
+        patience: Epochs without a better one after which training stops. An epoch whose AUC is
+            worse than the best by no more than noise counts half. Epochs before the first with an
+            AUC above chance do not count.
         keep: Which weights are the result: those of the best epoch, or of the last. Set `"last"`
             with `gates`, since the best epoch is one before they close; then `patience` has no
             effect.
         monitor: Validation metric by which an epoch is better: a task (its AUC), a metric such as
-            `"ndcg@10"` (the mean of all tasks), or `"click/ndcg@10"`. None: the mean over all tasks
-            of AUC, or of NDCG@10 where a task's loss gives no probabilities.
+            `"auc"` or `"ndcg@10"` (the plain mean of all tasks), or `"click/ndcg@10"`. None: the
+            mean AUC of the tasks, each weighted by its precision, so that a task with few positives
+            has little weight; or, where a task's loss gives no probabilities, the plain mean of
+            its NDCG@10 and the AUC of the others.
         precision: `"mixed_bfloat16"` computes in bfloat16 and keeps float32 weights.
         jit_compile: Compile the tower with XLA. None: false, unless the measurement at the start of
             a long training finds it faster. false also switches the measurement off.

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from pipelines.audit.experts import died
 from pipelines.audit.sampled_rows import drawn_rows, rows_of
+from pipelines.experiment.monitor import CHANCE
 from pipelines.feed import Feed
-from pipelines.training.validation import CHANCE
 from recsys_attn.models import RankingModel
 from recsys_attn.schema import Task
 

@@ -81,21 +81,43 @@ class History:
         return max(self.options.patience, 1)
 
     @property
+    def since_best(self) -> list[bool]:
+        """Of each epoch that counts after the best: whether it is worse by more than noise.
+
+        The noise is one standard error of their difference on the same requests.
+        """
+        if self.best is None:
+            return [worse for worse in self.worse if worse]
+        start, value = self.best + 1, self.monitored[self.best]
+        return [
+            value - epoch["val_monitored"] >= epoch.get("val_noise", 0.0)
+            for epoch, worse in zip(self.epochs[start:], self.worse[start:], strict=True)
+            if worse
+        ]
+
+    @property
+    def waited(self) -> float:
+        """Epochs since the best; one that is level with it, within noise, counts half."""
+        return sum(1.0 if worse else 0.5 for worse in self.since_best)
+
+    @property
     def finished(self) -> bool:
         """Whether the training is complete."""
         if len(self.epochs) >= self.options.epochs:
             return True
-        waited = sum(self.worse[(self.best or 0) + 1 :])
-        return len(self.epochs) > 1 and waited >= self._patience
+        return len(self.epochs) > 1 and self.waited >= self._patience
 
     @property
     def reason(self) -> str:
         """Why a complete training stopped."""
         if len(self.epochs) >= self.options.epochs:
             return f"after the last epoch (`training.epochs` = {self.options.epochs})"
-        waited = self._patience
+        waited = len(self.since_best)
+        level = waited - sum(self.since_best)
         epochs = "1 epoch" if waited == 1 else f"{waited} epochs"
-        return f"after {epochs} without a better one (`training.patience`)"
+        number = "all" if level == waited else f"{level} of them"
+        noise = f", {number} level with it within noise" if level else ""
+        return f"after {epochs} without a better one{noise} (`training.patience`)"
 
     def kept(self, monitor: str) -> dict[str, Any] | None:
         """The kept epoch and why the training stopped, as manifest and report have them.

@@ -35,7 +35,8 @@ class Trainer:
         feeds: One feed for each replica of this worker.
         options: Training options.
         saver: Saves and loads the state.
-        validate: Returns the metrics of an epoch, including `val_monitored`.
+        validate: Returns the metrics of an epoch, including `val_monitored`, and compares them
+            with those of the best of its calls.
         reporter: Shows the progress.
         workers: The workers that train together.
         hard: Chooses among drawn candidates by the model; None keeps all.
@@ -155,6 +156,10 @@ class Trainer:
                 self.saver.checkpoints.clear()
             return TrainingProgress()
         progress = self.saver.load(newest)
+        if progress.best_step is not None and "val_noise" in progress.epochs[-1]:
+            self.saver.load(self.saver.checkpoints.at(progress.best_step))
+            self.validate()  # the next epochs are compared with this one
+            self.saver.load(newest)
         self.reporter.say(f"resuming after step {progress.step:,}, in epoch {progress.epoch + 1}")
         return progress
 

@@ -13,6 +13,7 @@ from sklearn import metrics
 from pipelines.common.artifacts import METRICS, PREDICTIONS
 from pipelines.common.errors import PipelineError
 from pipelines.common.progress import Progress
+from pipelines.evaluation import budget
 from pipelines.evaluation.evaluate import evaluate, save_evaluation
 from pipelines.experiment.config import Experiment
 from pipelines.metrics import task_metrics
@@ -44,15 +45,15 @@ def table():
 def run(fitted, model, table, tmp_path):
     """Evaluates a table in two row groups, with the options given."""
 
-    def run(table=table, request="request", **options):
+    def run(table=table, request="request", trained=None, output=None, **options):
         options = {"attention_rows": 0, "relevance_rows": 0, **options}
         starts = np.flatnonzero(np.diff(table["request"].to_numpy(), prepend=-1))
         cut = int(starts[len(starts) // 2])
         folder = tmp_path / "test"
         shop.write(folder / "part-00000.parquet", [table.slice(0, cut), table.slice(cut)])
-        progress = Progress(Console(file=io.StringIO()))
-        experiment = _experiment(options)
-        return evaluate(experiment, DataSplit(folder), request, fitted, model, progress)
+        progress = Progress(Console(file=output or io.StringIO(), width=200))
+        inputs = (_experiment(options), DataSplit(folder), request, fitted, model, progress)
+        return evaluate(*inputs, trained=trained)
 
     return run
 
@@ -80,6 +81,24 @@ def test_metrics_json_has_null_in_place_of_nan(run, tmp_path):
 
     saved = json.loads((tmp_path / METRICS).read_text(), parse_constant=refuse)
     assert saved["attention"] == {"map": [[None, 0.5], [None, 1]]}
+
+
+def test_audits_take_rows_by_the_work_of_the_training(run, table, monkeypatch):
+    """Fewer rows, or none, with a line that says so; all with the share that it names."""
+    monkeypatch.setattr(budget, "LEAST", 1)
+    rows, output = {"importance_rows": 9_999, "relevance_rows": 60}, io.StringIO()
+    whole = {"importance_rows": table.num_rows, "attention_rows": 0, "relevance_rows": 60}
+    assert run(**rows)[1]["audited"] == whole
+    summary = run(**rows, trained=1000, output=output)[1]
+    assert summary["audited"] == {**whole, "relevance_rows": 0}
+    assert "relevance" not in summary["tasks"]["click"]
+    assert len(summary["tasks"]["click"]["importance"]) > 1
+    line = output.getvalue().strip()
+    assert line.startswith("`evaluation.budget` = 0.2 leaves relevance no rows; all rows: --set ")
+    share = float(line.rpartition("=")[2])
+    output = io.StringIO()
+    again = run(**rows, trained=1000, budget=share, output=output)[1]
+    assert (again["audited"], output.getvalue()) == (whole, "")
 
 
 def test_metrics_are_those_of_the_predictions(run, table, tmp_path):

@@ -6,13 +6,20 @@ from pipelines.experiment.monitor import Monitor
 from recsys_attn.schema import Task
 
 TASKS = (Task("click"), Task("buy"))
-METRICS = {"val_click_auc": 0.5, "val_buy_auc": 0.75, "val_click_ndcg@5": 0.1, "val_buy_ndcg@5": 1}
+METRICS = {
+    "val_click_auc": 0.5,
+    "val_buy_auc": 0.75,
+    "val_click_auc_of_chance": 0.52,
+    "val_buy_auc_of_chance": 0.54,
+    "val_click_ndcg@5": 0.1,
+    "val_buy_ndcg@5": 1,
+}
 
 
 @pytest.mark.parametrize(
     ("text", "value", "shown"),
     [
-        (None, 0.625, "mean AUC"),
+        (None, 0.55, "weighted AUC"),
         ("auc", 0.625, "mean AUC"),
         ("buy", 0.75, "AUC of buy"),
         ("ndcg@5", 0.55, "mean NDCG@5"),
@@ -24,6 +31,15 @@ def test_monitored_number(text: str | None, value: float, shown: str) -> None:
     assert monitor.value(METRICS) == pytest.approx(value)
     assert str(monitor) == shown
     assert monitor.places == (5 if "5" in shown else 10)
+
+
+def test_weights_are_the_inverse_variances_of_the_tasks() -> None:
+    """Four times the precision counts four times as much, and a class alone tells nothing."""
+    monitor = Monitor.of(None, TASKS)
+    assert monitor.weights(METRICS) == pytest.approx({"click": 0.8, "buy": 0.2})
+    alone = {"val_click_auc": 0.5, "val_click_auc_of_chance": 0.52, "val_buy_auc": float("nan")}
+    assert (monitor.weights(alone), monitor.value(alone)) == ({"click": 1.0}, 0.5)
+    assert str(Monitor.of(None, TASKS[:1])) == "AUC of click"
 
 
 def test_task_without_probabilities_is_monitored_by_ndcg() -> None:

@@ -69,6 +69,17 @@ def test_stop_during_validation_saves_and_stops(
     assert len(trainer.history) == 1
 
 
+def test_resumed_training_compares_with_the_same_best_epoch(trainer: Trainer) -> None:
+    """After an interruption the best epoch is scored again: the noise of the next is the same."""
+    trainer(run="whole", training__epochs=3)
+    expected = [epoch["val_noise"] for epoch in trainer.history]
+    for epochs in (2, 3):
+        trainer(run="parts", training__epochs=epochs)
+    assert [epoch["val_noise"] for epoch in trainer.history] == expected
+    assert expected[0] == 0.0
+    assert expected[2] > 0
+
+
 GATED = {
     "name": "mmoe",
     "width": 4,

@@ -98,3 +98,29 @@ def test_penalties_grow_between_two_steps(warmup: tuple[int, int], factors: list
 def test_penalties_that_shrink_are_refused() -> None:
     with pytest.raises(ValueError, match=r"penalty_warmup=\[5, 2\]"):
         TrainingOptions(penalty_warmup=(5, 2))
+
+
+def of_noise(*pairs: tuple[float, float], **options: Any) -> History:
+    """Epochs of a monitored number, and the standard error of its difference to the best."""
+    epochs = [{"val_monitored": value, "val_noise": noise} for value, noise in pairs]
+    return History(epochs, TrainingOptions(**options))
+
+
+def test_epochs_level_within_noise_count_half() -> None:
+    best, level, worse = (0.7, 0.0), (0.695, 0.01), (0.685, 0.01)
+    assert not of_noise(best, level, worse).finished
+    assert not of_noise(best, level, level, level).finished
+    ended = of_noise(best, level, worse, level)
+    assert (ended.finished, ended.best, ended.waited) == (True, 0, 2)
+    reason = "after 3 epochs without a better one, 2 of them level with it within noise"
+    assert ended.reason == f"{reason} (`training.patience`)"
+    assert of_noise(best, worse, worse).finished
+
+
+def test_better_epoch_within_noise_is_kept() -> None:
+    gain = of_noise((0.7, 0.0), (0.69, 0.01), (0.69, 0.01), (0.701, 0.01))
+    assert (gain.best, gain.waited) == (3, 0)
+
+
+def test_learning_rate_falls_after_level_epochs() -> None:
+    assert of_noise((0.7, 0.0), (0.69, 0.01), reduce_on_plateau=0.1).rate(9) == pytest.approx(0.1)

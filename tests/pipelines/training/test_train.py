@@ -72,12 +72,12 @@ def test_the_seed_decides_the_weights(trainer: Trainer) -> None:
 )
 def test_the_weights_are_those_of_the_best_epoch(trainer: Trainer, options: dict) -> None:
     model, history = trainer(**FAST, **options), trainer.history
-    monitored = ["conversion"] if "training__monitor" in options else ["click", "conversion"]
-    by_epoch = [np.mean([epoch[f"val_{task}_auc"] for task in monitored]) for epoch in history]
-    best = int(np.argmax(by_epoch))
+    key = "val_conversion_auc" if "training__monitor" in options else "val_monitored"
+    best = int(np.argmax([epoch[key] for epoch in history]))
     assert best < len(history) - 1  # the last epoch is worse: something had to be restored
     epochs, patience = options["training__epochs"], options["training__patience"]
-    assert len(history) == min(best + 1 + patience, epochs)
+    waited = len(history) - best - 1  # epochs level with the best count half
+    assert patience <= waited <= 2 * patience or len(history) == epochs
     labels, scores = scores_of(trainer, model, "valid")
     for task, label in labels.items():
         known = ~np.isnan(label)
@@ -172,8 +172,8 @@ def test_output_of_a_training(trainer: Trainer) -> None:
     ]
     best = max(range(2), key=lambda epoch: history[epoch]["val_monitored"])
     assert lines[6:8] == [
-        f"  kept epoch {best + 1} of 2: mean AUC {history[best]['val_monitored']:.4f} is the best "
-        "on the validation rows",
+        f"  kept epoch {best + 1} of 2: weighted AUC {history[best]['val_monitored']:.4f} "
+        "is the best on the validation rows",
         "  stopped after the last epoch (`training.epochs` = 2)",
     ]
     assert max(map(len, lines[:8])) < 80
