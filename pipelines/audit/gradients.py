@@ -128,16 +128,26 @@ def _logits(model: RankingModel, embedded: Any, parts: Parts) -> tf.Tensor:
 
 
 def compiled(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
-    """A function as a graph, several times faster than single operations, for any number of rows.
+    """A function as one graph for any number of rows; single operations are several times slower.
 
     Args:
-        function: Takes tensors in lists and dictionaries.
-        arguments: What it takes, of some rows.
+        function: Takes tensors, and None, in lists and dictionaries.
+        arguments: Its arguments for some rows.
     """
-    specs = tf.nest.map_structure(
-        lambda tensor: tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype), arguments
-    )
-    return tf.function(function, input_signature=specs, autograph=False)
+    is_tensor = tf.nest.map_structure(lambda leaf: leaf is not None, arguments)
+    specs = [tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in _tensors(arguments)]
+
+    def of_tensors(*tensors: tf.Tensor) -> Any:
+        rest = iter(tensors)
+        back = tf.nest.map_structure(lambda one: next(rest) if one else None, is_tensor)
+        return function(*back)
+
+    graph = tf.function(of_tensors, input_signature=specs, autograph=False)
+    return lambda *others: graph(*_tensors(others))
+
+
+def _tensors(arguments: Any) -> list[tf.Tensor]:
+    return [leaf for leaf in tf.nest.flatten(arguments) if leaf is not None]
 
 
 def embedded_of(model: RankingModel, units: AllUnits) -> dict[str, Any]:

@@ -74,16 +74,19 @@ class Audits:
         """The rows that each audit takes, by the key of the most that it may take."""
         options, rows = self.experiment.evaluation, self.feed.split.rows
         most = {key: min(getattr(options, key), rows) for key in ROWS}
-        if self.trained is None or not any(most.values()):
+        keys = [key for key, count in most.items() if count]
+        if self.trained is None or not keys:
             return most
-        audits = [
-            Audit(ROWS[key][0], n, self._passes(key), ROWS[key][1]) for key, n in most.items()
-        ]
         budget = Budget(options.budget, self.trained)
+        audits = [self._audit(key, most[key]) for key in keys]
         taken = budget.rows(audits)
         if left_out := budget.words(audits, taken):
             self.progress.finish(left_out)
-        return dict(zip(most, taken, strict=True))
+        return {**most, **dict(zip(keys, taken, strict=True))}
+
+    def _audit(self, key: str, rows: int) -> Audit:
+        name, fewest = ROWS[key]
+        return Audit(name, rows, self._passes(key), fewest)
 
     def _passes(self, key: str) -> int:
         """The passes of each row of an audit through the model."""
