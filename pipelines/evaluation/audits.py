@@ -74,6 +74,8 @@ class Audits:
         """The rows that each audit takes, by the key of the most that it may take."""
         options, rows = self.experiment.evaluation, self.feed.split.rows
         most = {key: min(getattr(options, key), rows) for key in ROWS}
+        if self._is_ensemble:  # attention and relevance are those of its members
+            most |= {"attention_rows": 0, "relevance_rows": 0}
         keys = [key for key, count in most.items() if count]
         if self.trained is None or not keys:
             return most

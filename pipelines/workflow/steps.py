@@ -200,7 +200,8 @@ class Steps(RunSteps):
             split = DataSplit(rows / options.split)
             inputs = (self.experiment, split, self.request, fitted, model, Progress(self.console))
             rates = evaluation.train_rates(data["labels"])
-            trained = data["rows"]["train"] * len(self.run.manifest("train")["training"])
+            epochs = len(self.run.manifest("train")["training"])
+            trained = epochs * data["rows"]["train"] or None  # None: an ensemble of other runs
             predictions, summary = evaluation.evaluate(*inputs, rates, workers, trained)
             if options.baseline_models and not self._draws:  # else the rows have no negatives
                 of = (predictions, rows, split, fitted, self.experiment.seed)
