@@ -103,7 +103,7 @@ def test_penalties_that_shrink_are_refused() -> None:
 def of_noise(*pairs: tuple[float, float], **options: Any) -> History:
     """Epochs of a monitored number, and the standard error of its difference to the best."""
     epochs = [{"val_monitored": value, "val_noise": noise} for value, noise in pairs]
-    return History(epochs, TrainingOptions(**options))
+    return History(epochs, TrainingOptions(**{"fresh_tables": False, **options}))
 
 
 def test_epochs_level_within_noise_count_half() -> None:
@@ -124,3 +124,11 @@ def test_better_epoch_within_noise_is_kept() -> None:
 
 def test_learning_rate_falls_after_level_epochs() -> None:
     assert of_noise((0.7, 0.0), (0.69, 0.01), reduce_on_plateau=0.1).rate(9) == pytest.approx(0.1)
+
+
+def test_tables_are_learned_anew_after_level_epochs_too() -> None:
+    epochs = [(0.7, 0.0), (0.695, 0.01), (0.695, 0.01)]
+    assert of_noise(*epochs[:2], fresh_tables=True).turn is None
+    assert of_noise(*epochs, fresh_tables=True).turn == 2
+    ended = of_noise(*epochs, *epochs[1:], (0.69, 0.001), fresh_tables=True)
+    assert (ended.waited, ended.finished) == (2, True)
