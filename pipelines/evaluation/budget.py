@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-PASSES_OF_TRAINING = 5  # of a row through the model, in the time of a training step for it
+PASSES_OF_TRAINING = 3  # of a row through the model, in the time of a training step for it
 LEAST = 100_000  # passes of an evaluation: seconds
 
 

@@ -46,7 +46,7 @@ def test_words_name_what_is_left_out_and_a_share_that_shows_all() -> None:
     words = budget.words(AUDITS, [20_000, rows[1], 0])
     assert words == (
         f"`evaluation.budget` = 0.2 leaves attention {rows[1]:,} of 5,000 rows, "
-        "relevance no rows; all rows: --set evaluation.budget=1.7"
+        "relevance no rows; all rows: --set evaluation.budget=2.7"
     )
-    assert Budget(1.7, 100_000).rows(AUDITS) == [audit.rows for audit in AUDITS]
-    assert not Budget(1.7, 100_000).words(AUDITS, [20_000, 5_000, 400])
+    assert Budget(2.7, 100_000).rows(AUDITS) == [audit.rows for audit in AUDITS]
+    assert not Budget(2.7, 100_000).words(AUDITS, [20_000, 5_000, 400])

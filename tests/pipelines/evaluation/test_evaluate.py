@@ -89,7 +89,7 @@ def test_audits_take_rows_by_the_work_of_the_training(run, table, monkeypatch):
     rows, output = {"importance_rows": 9_999, "relevance_rows": 60}, io.StringIO()
     whole = {"importance_rows": table.num_rows, "attention_rows": 0, "relevance_rows": 60}
     assert run(**rows)[1]["audited"] == whole
-    summary = run(**rows, trained=7000, output=output)[1]
+    summary = run(**rows, trained=10_000, output=output)[1]
     assert summary["audited"] == {**whole, "relevance_rows": 0}
     assert "relevance" not in summary["tasks"]["click"]
     assert len(summary["tasks"]["click"]["importance"]) > 1
@@ -97,7 +97,7 @@ def test_audits_take_rows_by_the_work_of_the_training(run, table, monkeypatch):
     assert line.startswith("`evaluation.budget` = 0.2 leaves relevance no rows; all rows: --set ")
     share = float(line.rpartition("=")[2])
     output = io.StringIO()
-    again = run(**rows, trained=7000, budget=share, output=output)[1]
+    again = run(**rows, trained=10_000, budget=share, output=output)[1]
     assert (again["audited"], output.getvalue()) == (whole, "")
 
 
