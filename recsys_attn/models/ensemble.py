@@ -30,6 +30,16 @@ class EnsembleEmbedding(Layer):
 
     Returns:
         The output of each embedding, in a list.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.models import ensemble, logistic_regression, mlp
+    >>> from recsys_attn.schema import Categorical, Schema, Task
+    >>> schema = Schema((Categorical("item", size=7),), (Task("click"),))
+    >>> model = ensemble(schema, [mlp(schema, units=(8,)), logistic_regression(schema)])
+    >>> len(model.embedding({"item": np.array([[2, 3, 4]])}))
+    2
     """
 
     def __init__(
@@ -62,6 +72,16 @@ class EnsembleTower(Layer):
 
     Returns:
         Dict by task of logits `(B, T)`, in float32.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from recsys_attn.models import ensemble, logistic_regression, mlp
+    >>> from recsys_attn.schema import Categorical, Schema, Task
+    >>> schema = Schema((Categorical("item", size=7),), (Task("click"),))
+    >>> model = ensemble(schema, [mlp(schema, units=(8,)), logistic_regression(schema)])
+    >>> model.tower.scales
+    {'click': [0.5, 0.5]}
     """
 
     def __init__(

@@ -40,7 +40,7 @@ def evaluated(
     scores = {task.name: table[f"served_score_{task.name}"].to_numpy() for task in tasks}
     monkeypatch.setattr(evaluation, "score_split", lambda *_: (labels, scores))
     monkeypatch.setattr(evaluation, "Feed", lambda *_: None)
-    no_audit = SimpleNamespace(of_tasks=dict, attention=lambda: None)
+    no_audit = SimpleNamespace(of_tasks=dict, attention=lambda: None, taken={})
     monkeypatch.setattr(evaluation, "Audits", lambda *_: no_audit)
     known = SimpleNamespace(schema=experiment.model_schema)
     progress = Progress(Console(file=io.StringIO()))
