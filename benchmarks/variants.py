@@ -131,7 +131,7 @@ def _table(results: list[Result], variants: list[str], sets: list[str]) -> Table
     table.add_column("")
     for column in (*sets, "mean rank", "rows/s"):
         table.add_column(column, justify="right")
-    aucs = {(v, s): [] for v in variants for s in sets}
+    aucs: dict[tuple[str, str], list[float]] = {(v, s): [] for v in variants for s in sets}
     for result in results:
         aucs[result["variant"], result["set"]].append(mean(result["auc"].values()))
     means = {v: [mean(aucs[v, s]) if aucs[v, s] else np.nan for s in sets] for v in variants}

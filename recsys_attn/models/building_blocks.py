@@ -102,7 +102,8 @@ class FieldInteraction(Layer):
                 f"Received: field_pooling={field_pooling!r}, mlp=None"
             )
         self.field_pooling = field_pooling
-        self.autoint = self.mlp = None
+        self.autoint: Any = None
+        self.mlp: Any = None
         if autoint is not None:
             self.autoint = layer_of("autoint", autoint, "field_mask", such_as="AutoInt")
         if mlp is not None:
