@@ -48,7 +48,7 @@ def options() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Trains what is not in the folder, and prints the tables."""
+    """Trains the gates whose results the folder lacks, and prints the tables."""
     chosen = options()
     if keras.backend.backend() != "jax":
         raise SystemExit("The seeds train at once on JAX: set KERAS_BACKEND=jax.")

@@ -12,6 +12,7 @@ over tasks and seeds, and the mean rank.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -122,7 +123,7 @@ def _trained(run: Path, settings: Result, seed: int, checkpoints: Path) -> list[
     fitted = FittedFeatures.load(run / "features")
     data = TrainingData(run / "data", experiment.data.request, fitted)
     key = f"{time.time_ns()}"  # no checkpoint of an earlier variant is taken up
-    quiet = Progress(Console(file=open(os.devnull, "w")))  # noqa: SIM115
+    quiet = Progress(Console(file=io.StringIO()))
     return train(experiment, data, OutputPaths(checkpoints, None, key), quiet).history
 
 

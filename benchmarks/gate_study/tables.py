@@ -82,8 +82,8 @@ def auc_table(results: Results, sets: Sequence[str], task: str, split: str) -> T
 def choice_table(results: Results, sets: Sequence[str]) -> Table:
     """The means over seeds of what gates do, by set and gate."""
     table = Table(box=None, title="Gates of the best epoch, on validation rows")
-    shown = [r for r in results.values() if r["end"]]
-    names = list(dict.fromkeys(name for result in shown for name in result["end"]))
+    measured = [r for r in results.values() if r["end"]]
+    names = list(dict.fromkeys(name for result in measured for name in result["end"]))
     for column in ("set", "gate", "weights", *(f"{name} at start" for name in _START), *names):
         table.add_column(column, justify="left" if column in ("set", "gate") else "right")
     for name in sets:

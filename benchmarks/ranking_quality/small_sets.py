@@ -126,7 +126,7 @@ def _avazu(folder: Path) -> Settings:
 
 
 def _measured(make: Callable[[Path], Settings], folder: Path) -> Settings:
-    """A set of which many rows are for validation, as what is chosen on few is luck."""
+    """A set with many validation rows: a choice on few would be luck."""
     settings = make(folder)
     split = settings["data"]["split"]
     if split["by"] != "provided":

@@ -67,7 +67,7 @@ class Budget(NamedTuple):
         return rows
 
     def words(self, audits: Sequence[Audit], rows: Sequence[int]) -> str:
-        """A sentence on what is left out, and the option that shows it; empty if nothing is.
+        """A sentence that names the audits left out and the option for all rows; else empty.
 
         Args:
             audits: With the rows that they would take.

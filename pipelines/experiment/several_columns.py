@@ -45,7 +45,7 @@ def expand_lists(values: dict[str, Any]) -> Origins:
 
 
 def _columns(entry: Any, key: str, table: str) -> Iterator[Any]:
-    """The entries of one entry; what is no entry stays as it is."""
+    """Expands one entry; a value of another type stays as it is, for the checks."""
     if not isinstance(entry, dict):
         yield entry
         return

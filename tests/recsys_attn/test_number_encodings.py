@@ -102,7 +102,7 @@ def test_each_name_has_its_class_and_formula() -> None:
 @pytest.mark.parametrize("encoding", FORMULAS)
 @pytest.mark.parametrize("side", ["context", "candidate"])
 def test_vectors_are_those_of_the_formula(encoding: str, side: Any) -> None:
-    """Where boundaries were merged, where there are none, and outside of them; zeros for NaN."""
+    """Merged boundaries, no boundaries, and values outside of them; NaN gives zeros."""
     layer = embedding_of(*(numeric(encoding, name, side=side) for name in BOUNDARIES))
     rows = {"context": (len(VALUES),), "candidate": (1, len(VALUES))}[side]
     inputs = {name: VALUES.reshape(rows).astype("float32") for name in BOUNDARIES}
@@ -187,12 +187,12 @@ def test_features_keep_their_vectors_beside_other_encodings() -> None:
     for feature in MIXED:
         alone = embedding_of(feature)
         alone.take_rows(layer)
-        found = vectors_of(alone, inputs, "candidate")[feature.name]
-        np.testing.assert_allclose(found, together[feature.name], rtol=1e-5, atol=1e-7)
+        actual = vectors_of(alone, inputs, "candidate")[feature.name]
+        np.testing.assert_allclose(actual, together[feature.name], rtol=1e-5, atol=1e-7)
     two = embedding_of(MIXED[-1], MIXED[2])
     two.take_rows(layer)
-    for name, found in vectors_of(two, inputs, "candidate").items():
-        np.testing.assert_allclose(found, together[name], rtol=1e-5, atol=1e-7)
+    for name, actual in vectors_of(two, inputs, "candidate").items():
+        np.testing.assert_allclose(actual, together[name], rtol=1e-5, atol=1e-7)
 
 
 def test_saved_model_scores_the_same(tmp_path: Path) -> None:

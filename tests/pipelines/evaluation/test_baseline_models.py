@@ -33,15 +33,15 @@ def other(predictions) -> np.ndarray:
 
 
 def test_the_interval_is_that_of_drawn_groups(predictions, other) -> None:
-    found = beside(predictions, Task("click"), {"trees": other})["trees"]
+    actual = beside(predictions, Task("click"), {"trees": other})["trees"]
     label, group = predictions["click/label"].to_numpy(), predictions["group"].to_numpy()
     known = ~np.isnan(label)
     y, groups = label[known], group[known]
     model, others = predictions["click/score"].to_numpy()[known], other[known]
-    assert found["auc"] == pytest.approx(auc(y, others))
-    assert found["gauc"] == pytest.approx(gauc(y, others, groups)[0])
-    assert found["logloss"] == pytest.approx(logloss(y, others))
-    ahead = found["ahead"]
+    assert actual["auc"] == pytest.approx(auc(y, others))
+    assert actual["gauc"] == pytest.approx(gauc(y, others, groups)[0])
+    assert actual["logloss"] == pytest.approx(logloss(y, others))
+    ahead = actual["ahead"]
     assert ahead["metric"] == "auc"
     assert ahead["difference"] == pytest.approx(auc(y, model) - auc(y, others))
     rows_of = [np.flatnonzero(groups == number) for number in range(GROUPS)]
@@ -56,9 +56,9 @@ def test_the_interval_is_that_of_drawn_groups(predictions, other) -> None:
 
 
 def test_a_task_of_order_alone_is_compared_by_gauc(predictions, other) -> None:
-    found = beside(predictions, Task("click", loss="softmax"), {"trees": other})["trees"]
-    assert found["ahead"]["metric"] == "gauc"
-    assert found["logloss"] is None
+    actual = beside(predictions, Task("click", loss="softmax"), {"trees": other})["trees"]
+    assert actual["ahead"]["metric"] == "gauc"
+    assert actual["logloss"] is None
 
 
 def test_one_class_has_nothing_to_compare(predictions, other) -> None:

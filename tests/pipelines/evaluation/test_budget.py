@@ -1,4 +1,4 @@
-"""The work of audits stays within that of the training, and what is left out is printed."""
+"""Audits cost at most a share of the training, and the rows left out are printed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is set although an ensemble has it not is an error that names it."""
+"""Settings that have no effect on an ensemble are errors that name them."""
 
 from __future__ import annotations
 

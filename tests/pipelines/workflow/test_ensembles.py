@@ -88,14 +88,14 @@ def test_logits_are_the_weighted_mean_of_those_of_the_runs(
     manifest = json.loads((whole / "model/manifest.json").read_text())
     test = Feed(DataSplit(whole / "data/test"), fitted, "request_id")
     model.calibrate({})
-    found = Scorer(model).score_labelled(test)[1]
+    actual = Scorer(model).score_labelled(test)[1]
     of_members = [Scorer(load_trained(run, ())[1]).score_labelled(test)[1] for run in members]
     for task in TASKS:
         weights = [member["weights"][task] for member in manifest["ensemble"]["members"]]
         logits = [logit(scores[task].astype("float64")) for scores in of_members]
         np.testing.assert_allclose(sum(weights), 1)
         np.testing.assert_allclose(
-            logit(found[task].astype("float64")), np.array(weights) @ logits, atol=1e-5
+            logit(actual[task].astype("float64")), np.array(weights) @ logits, atol=1e-5
         )
     assert [member["run"] for member in manifest["ensemble"]["members"]] == list(map(str, members))
     assert set(manifest["calibration"]) == set(TASKS)
@@ -129,12 +129,12 @@ def test_an_ensemble_is_a_teacher(whole: Path) -> None:
 
 
 def test_more_seeds_leave_the_others_as_they_are(prepared: Path, tmp_path: Path) -> None:
-    run, found = Path(shutil.copytree(prepared, tmp_path / "run")), []
+    run, actual = Path(shutil.copytree(prepared, tmp_path / "run")), []
     for seeds in ([5], [5, 7]):
         _steps(run, {**LINEAR, "seeds": seeds}, training__epochs=1).train()
         steps = {path: path.stat().st_mtime_ns for path in run.glob("checkpoints/*/step-*")}
-        found.append((steps, _weights_of_members(run)))
-    (first, [member]), (both, [same, other]) = found
+        actual.append((steps, _weights_of_members(run)))
+    (first, [member]), (both, [same, other]) = actual
     assert {path.parent.name for path in both} == {"seed-5", "seed-7"}
     assert first.items() <= both.items()
     np.testing.assert_array_equal(same, member)

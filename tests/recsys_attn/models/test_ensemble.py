@@ -43,7 +43,7 @@ def test_an_ensemble_of_one_is_its_member(name: str) -> None:
 
 
 def test_logits_are_the_mean_of_calibrated_ones(members: list[RankingModel]) -> None:
-    found = logits_of(ensemble(SCHEMA, members, WEIGHTS))
+    actual = logits_of(ensemble(SCHEMA, members, WEIGHTS))
     of_members = [logits_of(member) for member in members]
     for task, weights in WEIGHTS.items():
         expected = sum(
@@ -52,7 +52,7 @@ def test_logits_are_the_mean_of_calibrated_ones(members: list[RankingModel]) -> 
                 weights, of_members, (member.calibration()[task] for member in members), strict=True
             )
         )
-        np.testing.assert_allclose(found[task], expected, atol=1e-5)
+        np.testing.assert_allclose(actual[task], expected, atol=1e-5)
 
 
 def test_weights_are_equal_unless_given(members: list[RankingModel]) -> None:
@@ -76,8 +76,8 @@ def test_scores_fall_along_the_tasks_if_all_members_do() -> None:
     models = [make("esmm"), ensemble(SCHEMA, [make("esmm")])]
     models[1].calibrate({"buy": (1.0, 5.0)})
     falling = ensemble(SCHEMA, models, {"click": (1.0, 0.0), "buy": (0.0, 1.0)})
-    found = scores(falling, inputs())
-    np.testing.assert_array_equal(found["buy"], found["click"])
+    actual = scores(falling, inputs())
+    np.testing.assert_array_equal(actual["buy"], actual["click"])
     mixed = scores(ensemble(SCHEMA, [*models, make("din")]), inputs())
     assert (mixed["buy"] > mixed["click"]).any()
 
@@ -86,8 +86,8 @@ def test_a_member_may_read_fewer_features(members: list[RankingModel]) -> None:
     fewer = Schema(SCHEMA.features[:3], SCHEMA.tasks)
     small = mlp(fewer, width=4, units=(3,))
     values = {name: array for name, array in inputs().items() if name in {"user", "age", "item"}}
-    found = scores(ensemble(SCHEMA, [members[0], small], dict.fromkeys(WEIGHTS, (0, 1))), inputs())
-    assert_same(found, scores(small, values))
+    actual = scores(ensemble(SCHEMA, [members[0], small], dict.fromkeys(WEIGHTS, (0, 1))), inputs())
+    assert_same(actual, scores(small, values))
 
 
 @pytest.mark.parametrize(
